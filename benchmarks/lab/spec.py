@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import re
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from weft.errors import InvalidInput
+from weft.formats.native.cluster_toml import parse_toml
+from weft.formats.parsing.quantity import quantity
+from weft.formats.parsing.record import Record, shown
+from weft.formats.parsing.source import decode_text, naming, read_bytes
 from weft.registry import closest
 
 HEAD = "head"
 """Name of the host of the scheduler and the driver."""
 
 UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
-RATE = re.compile(r"([\d.]+)\s*([kmg]?)bit", re.IGNORECASE)
-SIZE = re.compile(r"([\d.]+)\s*([kmg]?)b", re.IGNORECASE)
+RATE = re.compile(r"(\d+\.?\d*)\s*([kmg]?)bit", re.IGNORECASE | re.ASCII)
+SIZE = re.compile(r"(\d+\.?\d*)\s*([kmg]?)b", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -66,47 +70,59 @@ class LabSpec:
 
 def load_spec(path: str | Path) -> LabSpec:
     """Read a lab from a TOML file."""
-    with Path(path).open("rb") as file:
-        return parse_spec(tomllib.load(file), str(path))
+    with naming(str(path)):
+        return parse_spec(parse_toml(decode_text(read_bytes(Path(path)))))
 
 
-def parse_spec(document: dict[str, Any], where: str = "the lab") -> LabSpec:
+def parse_spec(document: dict[str, Any]) -> LabSpec:
     """Make a lab of a parsed TOML document; unknown keys are refused."""
-    _known(document, ("core", "head_link", "host", "pair"), where)
-    hosts = tuple(_host(entry, where) for entry in document.get("host", ()))
+    record = Record(document)
+    record.only(("core", "head_link", "host", "pair"))
+    hosts = tuple(_host(entry) for entry in record.children("host"))
     names = [host.name for host in hosts]
     if not hosts or len(set(names)) < len(names) or HEAD in names:
-        raise InvalidInput(f"{where}: hosts need different names, none of them '{HEAD}'")
+        raise InvalidInput(f"hosts need different names, none of them '{HEAD}'")
     pairs = {}
-    for entry in document.get("pair", ()):
-        _known(entry, ("between", "link"), f"{where}, pair")
-        one, other = entry["between"]
-        for name in (one, other):
+    for entry in record.children("pair") if "pair" in record else ():
+        entry.only(("between", "link"))
+        ends = entry.strings("between")
+        if len(ends) != 2:
+            raise InvalidInput(f"{entry.path('between')} has {len(ends)} names; give two hosts")
+        for name in ends:
             if name not in names:
-                raise InvalidInput(f"{where}: a pair names '{name}'{closest(name, names)}")
-        pairs[one, other] = bits(entry["link"])
+                raise InvalidInput(f"a pair names '{name}'{closest(name, names)}")
+        pairs[ends[0], ends[1]] = bits(entry.text("link"))
     return LabSpec(
-        hosts, float(document.get("core", 1.0)), bits(document.get("head_link", "1gbit")), pairs
+        hosts, _above_zero(record, "core"), bits(record.text("head_link", "1gbit")), pairs
     )
 
 
-def _host(entry: dict[str, Any], where: str) -> Host:
-    _known(entry, ("name", "speed", "cores", "memory", "link"), f"{where}, host")
-    name = str(entry.get("name", ""))
+def _host(entry: Record) -> Host:
+    entry.only(("name", "speed", "cores", "memory", "link"))
+    name = entry.text("name")
     if not re.fullmatch(r"[a-z][a-z0-9]{0,7}", name):
-        raise InvalidInput(
-            f"{where}: a host is called '{name}'; write up to 8 small letters and digits"
-        )
-    host = Host(
+        raise InvalidInput(f"a host is called '{name}'; write up to 8 small letters and digits")
+    return Host(
         name,
-        float(entry.get("speed", 1.0)),
-        int(entry.get("cores", 1)),
-        amount(entry.get("memory", "2gb")),
-        bits(entry.get("link", "1gbit")),
+        _above_zero(entry, "speed"),
+        _cores(entry),
+        amount(entry.text("memory", "2gb")),
+        bits(entry.text("link", "1gbit")),
     )
-    if host.speed <= 0 or host.cores < 1:
-        raise InvalidInput(f"{where}: host '{name}' needs a speed above 0 and a core")
-    return host
+
+
+def _above_zero(record: Record, key: str) -> float:
+    value = quantity(record.raw(key, 1.0), "work per second", record.path(key))
+    if not 0.0 < value < math.inf:
+        raise InvalidInput(f"{record.path(key)} is {value:g}; it must be a number above 0")
+    return value
+
+
+def _cores(entry: Record) -> int:
+    cores = _above_zero(entry, "cores")
+    if not cores.is_integer():
+        raise InvalidInput(f"{entry.path('cores')} is {cores:g}; it must be a whole number")
+    return int(cores)
 
 
 def bits(text: str) -> float:
@@ -128,14 +144,8 @@ def amount(text: str) -> float:
 
 
 def _amount(form: re.Pattern[str], text: str, what: str) -> float:
-    match = form.fullmatch(str(text).strip())
+    match = form.fullmatch(text.strip())
     value = float(match[1]) * UNITS[match[2].lower()] if match else 0.0
-    if value <= 0:
-        raise InvalidInput(f"'{text}' is not {what}")
+    if not 0.0 < value < math.inf:
+        raise InvalidInput(f"{shown(text)} is not {what}")
     return value
-
-
-def _known(entry: dict[str, Any], keys: tuple[str, ...], where: str) -> None:
-    for key in entry:
-        if key not in keys:
-            raise InvalidInput(f"{where}: unknown key '{key}'{closest(key, keys)}")

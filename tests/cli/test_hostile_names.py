@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import xml.dom.minidom
 
@@ -9,6 +10,7 @@ import pytest
 
 import weft
 from weft.cli.main import main
+from weft.cli.output import notice
 from weft.errors import InvalidInput, visible
 from weft.report.tables import table_text
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
@@ -138,3 +140,83 @@ def test_messages_tables_and_the_live_display():
     assert all(line.isprintable() for line in text.split("\n"))
     life = LiveLifecycle(weft.Workload.of(problem()))
     assert all(line.isprintable() for line in device_lines(life, 80))
+
+
+def hostile_catalogue(path):
+    """Write machines with hostile names and prices."""
+    devices = [
+        f"[[devices]]\nname = {json.dumps(name)}\nkind = {json.dumps(name)}\nprice = {k + 1}\n"
+        f"speed = {5 - k}\ncount = 2\nnode = {json.dumps(name)}\n"
+        for k, name in enumerate(NAMES)
+    ]
+    path.write_text('[links]\nbandwidth = "1 GB/s"\n' + "".join(devices), encoding="utf-8")
+    return path
+
+
+def shown_in(path):
+    """Return the texts of a picture; a page must hold no element of a name."""
+    text = path.read_text(encoding="utf-8")
+    assert "<script>alert" not in text
+    assert "\x1b" not in text
+    if path.suffix == ".html":
+        return text
+    nodes = xml.dom.minidom.parseString(text).getElementsByTagName("text")
+    return "".join(node.firstChild.data for node in nodes if node.firstChild)
+
+
+@pytest.mark.parametrize("suffix", ["svg", "html", "png"])
+def test_answers_print_and_draw_names_as_text(capsys, tmp_path, suffix):
+    path, picture = tmp_path / "p.json", tmp_path / f"picture.{suffix}"
+    weft.save(problem(), path)
+    assert printed(capsys, "whatif", path, "--tornado", "--picture", picture)[0] == 0
+    if suffix == "svg":
+        assert "$\\frac{1$" in shown_in(picture)
+    code, text, _ = printed(capsys, "whatif", path, "--speed", f"{NAMES[2]}=2")
+    assert code == 0, text
+    catalogue = hostile_catalogue(tmp_path / "prices.toml")
+    size = ("size", path, "--catalogue", catalogue, "--deadline", "1h", "--picture", picture)
+    weft.save(problem().workflow, path)
+    code, text, err = printed(capsys, *size)
+    assert code == 0, err
+    assert "\\x1b[31mred" in text
+    if suffix != "png":
+        shown_in(picture)
+
+
+def test_variants_print_and_draw_names_as_text(capsys, tmp_path):
+    path, ways, picture = (tmp_path / n for n in ("p.json", "v.toml", "front.html"))
+    weft.save(problem(), path)
+    rows = [
+        f"[[variants]]\nof = {json.dumps(NAMES[0])}\nname = {json.dumps(name)}\n"
+        f"factor = {k + 1}\naccuracy = {k}\n"
+        for k, name in enumerate(NAMES[1:4])
+    ]
+    ways.write_text("".join(rows), encoding="utf-8")
+    assert printed(capsys, "plan", path, "--variants", ways)[0] == 0
+    pareto = ("plan", path, "--variants", ways, "--pareto", "--picture", picture)
+    code, text, err = printed(capsys, *pareto)
+    assert code == 0, err
+    assert "two lines" in text
+    shown_in(picture)
+
+
+def test_explanations_and_differences_print_names_as_text(capsys, tmp_path):
+    path, one, other = (tmp_path / n for n in ("p.json", "a.json", "b.json"))
+    weft.save(problem(), path)
+    for out, planner in ((one, "heft"), (other, "round-robin")):
+        assert printed(capsys, "plan", path, "--planner", planner, "--out", out)[0] == 0
+    explain = ("explain", one, "--problem", path, "--against", other)
+    assert printed(capsys, *explain)[0] == 0
+    assert "<script>alert" not in weft.plan(problem())._repr_html_()
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_notices_show_file_names_as_text():
+    stream = Terminal()
+    with notice("reading \x1b[31mred\n.json", stream):
+        pass
+    assert stream.getvalue() == "weft: reading \\x1b[31mred .json ...\r\r\x1b[K"

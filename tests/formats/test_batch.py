@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -227,3 +228,66 @@ def test_a_real_slurm_runs_the_exported_graph(tmp_path):
     wait = ["srun", f"--dependency=afterany:{last}", "--time=1", "true"]
     subprocess.run(wait, check=True, capture_output=True, timeout=120)
     assert (out / "merged").read_text() == "it's\n" * 3
+
+
+# -- names from files ---------------------------------------------------------------------
+
+HOSTILE = (
+    "x; touch HIT; #",
+    "$(touch HIT)`touch HIT`",
+    "two\n#SBATCH --output=HIT\ntouch HIT",
+    "' \"; touch HIT; \\",
+    "\x1b[31mred/../../HIT %x",
+)
+
+
+def hostile_problem(node="n0", needs=None):
+    b = weft.WorkflowBuilder("hostile")
+    for name in HOSTILE:
+        b.task(name, work=1.0, kind=name, needs=needs)
+    capacity = {name: {node: 4.0} for name in needs or {}}
+    cluster = weft.Cluster.of([weft.Device("d", node=node)], capacity=capacity)
+    return weft.Problem.bind(b.build(), cluster)
+
+
+def hostile_jobs(words, **options):
+    found = hostile_problem(**options)
+    return batch_jobs(found, weft.plan(found, "heft").schedule, dict.fromkeys(HOSTILE, words))
+
+
+def test_names_of_tasks_run_nothing(tmp_path, slurm):
+    words = ["sh", "-c", 'printf "%s\\0" "$1" >> "$2"', "sh", "{task}", str(tmp_path / "names")]
+    out = tmp_path / "jobs"
+    write_slurm(hostile_jobs(words), out)
+    subprocess.run([out / "submit.sh"], check=True, capture_output=True)
+    assert set((tmp_path / "names").read_text().split("\0")[:-1]) == set(HOSTILE)
+    assert list(tmp_path.rglob("HIT*")) == []
+    assert len((out / "job.ids").read_text().splitlines()) == len(HOSTILE)
+    for script in (out / "jobs").iterdir():
+        head = script.read_text().split("exec ")[0]
+        assert head.replace("\n", "").isprintable()
+        options = [line for line in head.splitlines() if line.startswith("#SBATCH")]
+        # One word each, so that a name adds no option; a backslash would escape sbatch's quotes.
+        assert [len(shlex.split(line)) for line in options] == [2] * len(options)
+        assert "\\" not in "".join(options)
+
+
+def test_names_inside_the_text_of_a_shell_are_refused():
+    for words in (["sh", "-c", "cat > {task}"], ["env", "/bin/bash", "-ec", 'cat > "{task}"']):
+        with pytest.raises(weft.InvalidInput, match="as an argument of its own"):
+            hostile_jobs(words)
+
+
+def test_nodes_and_capacities_that_would_be_options_are_refused(tmp_path):
+    with pytest.raises(weft.InvalidInput, match="--any-node"):
+        write_slurm(hostile_jobs(["true"], node="n0 --output=HIT"), tmp_path / "a")
+    write_slurm(hostile_jobs(["true"], node="n0 --output=HIT"), tmp_path / "b", nodes=False)
+    with pytest.raises(weft.InvalidInput, match="capacity 'x --wrap=HIT'"):
+        write_slurm(hostile_jobs(["true"], needs={"x --wrap=HIT": 1.0}), tmp_path / "c")
+
+
+def test_hyperqueue_gets_names_as_data(tmp_path):
+    _, program = write_hyperqueue(hostile_jobs(["echo", "{task}"]), tmp_path)
+    assert "HIT" not in program.read_text()
+    rows = json.loads((tmp_path / "tasks.json").read_text())
+    assert {tuple(row["command"]) for row in rows} == {("echo", name) for name in HOSTILE}

@@ -289,3 +289,14 @@ def test_conditional_paper():
     assert c.edge_choice.tolist() == [-1, 0, 0, 1, 1]
     with pytest.raises(InvalidInput, match=r"p_c is 1\.1"):
         conditional_paper(1.1)
+
+
+@pytest.mark.parametrize("text", ["1000000000xV100", "9" * 5000 + "xV100", "100x100xV100"])
+def test_clusters_that_no_memory_holds_are_refused(text):
+    with pytest.raises(InvalidInput, match="more than 4096 devices"):
+        gpu_cluster(text)
+
+
+def test_digits_of_other_scripts_are_no_counts():
+    with pytest.raises(InvalidInput):
+        gpu_cluster("\u00b2xV100")

@@ -31,15 +31,25 @@ def test_a_pair_has_a_rate_of_its_own_in_both_directions() -> None:
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        ({"host": [{"name": "a", "spede": 1}]}, "unknown key 'spede'; did you mean 'speed'"),
+        (
+            {"host": [{"name": "a", "spede": 1}]},
+            "'spede' in host[0]; did you mean 'speed'",
+        ),
         ({"host": [{"name": "a"}, {"name": "a"}]}, "different names"),
         ({"host": [{"name": "head"}]}, "none of them 'head'"),
         ({"host": []}, "different names"),
         ({"host": [{"name": "Big Host"}]}, "is called 'Big Host'"),
         ({"host": [{"name": "a", "link": "80"}]}, "'80' is not a rate"),
         ({"host": [{"name": "a", "memory": "much"}]}, "'much' is not an amount"),
-        ({"host": [{"name": "a", "speed": 0}]}, "speed above 0"),
-        ({"host": [{"name": "a"}], "pair": [{"between": "ax", "link": "1mbit"}]}, "names 'x'"),
+        ({"host": [{"name": "a", "speed": 0}]}, "a number above 0"),
+        ({"host": [{"name": "a"}], "pair": [{"between": ["a", "x"], "link": "1mbit"}]}, "'x'"),
+        (
+            {"host": [{"name": "a"}], "pair": [{"between": ["a"], "link": "1mbit"}]},
+            "give two hosts",
+        ),
+        ({"host": [{"name": "a", "cores": 1.5}]}, "a whole number"),
+        ({"host": [{"name": "a", "link": "1.2.3gbit"}]}, "is not a rate"),
+        ({"host": 5}, "must be a list of objects"),
     ],
 )
 def test_mistakes_are_named(document: dict, words: str) -> None:

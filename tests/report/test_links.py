@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import weft
 from weft.formats.parsing.source import write_file
+from weft.learn.durations.forest import LEAF, NODE, Forest, write_onnx
+from weft.learn.durations.model import DurationModel
+from weft.planners.whatif import tornado
+from weft.report.answers import save_tornado
 from weft.report.causes.notebook import Picture
 from weft.report.page import Section, write_report
 from weft.runtime import History
@@ -18,6 +24,8 @@ from weft.runtime.costs.profiler import save_profile
 from weft.runtime.web.store import RunStore
 
 PROBLEM = weft.Problem.from_arrays([[1.0, 2.0]])
+NODES = np.array([(0.5, 2, 0), (10.0, 0, LEAF), (20.0, 0, LEAF)], NODE)
+FOREST = Forest(("x",), NODES, np.array([0]), centre=np.zeros(1), spread=np.ones(1))
 SCHEDULE = weft.Schedule.of(device=[0], start=[0.0], finish=[1.0])
 
 
@@ -37,6 +45,11 @@ WRITERS = {
     "history.json": lambda path: export_history(_history(path.parent), path),
     "history.csv": lambda path: export_history(_history(path.parent), path),
     "profile.json": lambda path: save_profile([], [], path),
+    "tornado.svg": lambda path: save_tornado(tornado(PROBLEM), path),
+    "model.json": lambda path: DurationModel(("size",)).save(path),
+    "model.npz": lambda path: DurationModel(("size",)).save(path),
+    "forest.npz": FOREST.save,
+    "forest.onnx": lambda path: write_onnx(FOREST, path),
 }
 
 
@@ -51,6 +64,17 @@ def test_a_link_is_not_followed(tmp_path, name):
     (tmp_path / name).unlink()
     WRITERS[name](tmp_path / name)
     assert (tmp_path / name).stat().st_size > 0
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no /dev/shm")
+def test_links_in_shared_memory_are_not_those_of_the_system():
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
+        target, link = Path(place, "precious"), Path(place, "link.json")
+        target.write_text("mine")
+        link.symlink_to(target)
+        with pytest.raises(weft.InvalidInput, match="it is a symbolic"):
+            write_file(link, "text")
+        assert target.read_text() == "mine"
 
 
 def test_the_links_of_the_system_are_followed():

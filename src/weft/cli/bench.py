@@ -48,6 +48,7 @@ def run(args: argparse.Namespace) -> None:
 def _quality(args: argparse.Namespace) -> None:
     from weft.cli.output import emit, progress
     from weft.experiments.benchmarks import quality
+    from weft.formats.parsing.source import write_file
 
     cases = (
         quality.static_cases(args.graphs) if args.graphs is not None else quality.generated_cases()
@@ -63,7 +64,7 @@ def _quality(args: argparse.Namespace) -> None:
     rate = quality.decodes_per_second()
     document = {"decodes_per_second": rate, "scores": quality.document(scores)}
     if args.out is not None:
-        args.out.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
+        write_file(args.out, json.dumps(document, indent=1, allow_nan=False) + "\n")
     if args.json:
         emit(document)
         return
@@ -83,6 +84,7 @@ def _speed(args: argparse.Namespace) -> None:
     from weft.cli.output import emit, progress
     from weft.experiments.benchmarks import conditional as conditional_speed
     from weft.experiments.benchmarks import scale, speed
+    from weft.formats.parsing.source import write_file
 
     if args.conditional:
         found, total = conditional_speed.measures(quick=args.quick), conditional_speed.count()
@@ -94,7 +96,7 @@ def _speed(args: argparse.Namespace) -> None:
     document = scale.results(lines) if args.large else speed.document(lines)
     if args.out is not None:
         args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        write_file(args.out, json.dumps(document, indent=1) + "\n")
     if args.json:
         emit(document)
         return

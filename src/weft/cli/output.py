@@ -102,7 +102,7 @@ def notice(text: str, stream: TextIO | None = None) -> Iterator[None]:
     stream = stream or sys.stderr
     shown = stream.isatty()
     if shown:
-        stream.write(f"weft: {text} ...\r")
+        stream.write(f"weft: {visible(' '.join(text.split()))} ...\r")
         stream.flush()
     try:
         yield

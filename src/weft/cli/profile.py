@@ -161,6 +161,7 @@ def _profile_function(args: argparse.Namespace) -> None:
     from dataclasses import asdict
 
     from weft.cli.output import emit
+    from weft.formats.parsing.source import write_file
     from weft.report.quantities import format_seconds
     from weft.report.tables import Column, table_text
     from weft.runtime.costs.batch_profile import profile_batches
@@ -169,7 +170,7 @@ def _profile_function(args: argparse.Namespace) -> None:
     name = args.kind or args.function.partition(":")[2]
     found = profile_batches(function, item, sizes=args.sizes, repeats=args.repeats, name=name)
     if args.out is not None:
-        args.out.write_text(found.toml(), encoding="utf-8")
+        write_file(args.out, found.toml())
     if args.json:
         emit({**asdict(found), "batch_curve": found.curve()})
         return
@@ -194,11 +195,12 @@ def _profile_function(args: argparse.Namespace) -> None:
 
 def _item(text: str) -> Any:
     """Return an item: an object of a module, what a function of a module makes, or JSON."""
-    import json
+    from weft.errors import InvalidInput
+    from weft.formats.parsing.source import parse_json
 
     try:
-        return json.loads(text)
-    except ValueError:
+        return parse_json(text)
+    except InvalidInput:
         found = _named(text)
         return found() if callable(found) else found
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.formats.parsing.source import write_file
+
 _FLOAT, _BY_LENGTH, _VARINT = 1, 2, 0
 _INT_ATTRIBUTE, _STRING_ATTRIBUTE, _FLOATS_ATTRIBUTE, _INTS_ATTRIBUTE, _STRINGS_ATTRIBUTE = (
     2,
@@ -72,7 +74,7 @@ def write_model(
         _part(14, _part(1, key.encode()) + _part(2, text.encode()))
         for key, text in (metadata or {}).items()
     )
-    path.write_bytes(_whole(1, 8) + _part(2, b"weft") + _part(7, graph) + sets + notes)
+    write_file(path, _whole(1, 8) + _part(2, b"weft") + _part(7, graph) + sets + notes)
 
 
 def _varint(value: int) -> bytes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from weft.model import Problem, Schedule
 MEGABYTE = 2**20
 TASK = "{task}"
 """Stands for the name of the task in a command."""
+SHELLS = ("sh", "ash", "bash", "csh", "dash", "fish", "ksh", "tcsh", "zsh")
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,14 @@ def _command(commands: Mapping[str, Sequence[str]], name: str, kind: str) -> tup
             f"task '{name}' (kind '{kind}') has no command; give one by either name, in a file "
             '{"name": ["program", "argument", ...]}'
         )
+    for k, word in enumerate(found):
+        shell = any(PurePath(other).name in SHELLS for other in found[:k])
+        if TASK in word and word != TASK and shell and shlex.quote(name) != name:
+            raise InvalidInput(
+                f"the command of task '{name}' puts its name into the text of a shell, which could "
+                f"run parts of it; give the name as an argument of its own: "
+                '["sh", "-c", "program \\"$1\\"", "sh", "{task}"]'
+            )
     return tuple(word.replace(TASK, name) for word in found)
 
 

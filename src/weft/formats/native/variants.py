@@ -11,7 +11,6 @@ cost = 0.01            # devices = ["gpu"]
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,18 @@ from typing import Any
 import numpy as np
 
 from weft.errors import InvalidInput
+from weft.formats.native.cluster_toml import parse_toml
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record
+from weft.formats.parsing.source import decode_text, naming, read_bytes
 from weft.model import Variant
 
 KEYS = (
     *("of", "name", "seconds", "seconds_on", "factor", "cores", "memory", "needs"),
     *("accuracy", "cost", "devices"),
 )
+
+MOST_CORES = 2**31
 
 
 def read_variants(rows: Sequence[Record]) -> dict[str, tuple[Variant, ...]]:
@@ -41,20 +44,17 @@ def read_variants(rows: Sequence[Record]) -> dict[str, tuple[Variant, ...]]:
 
 def load_variants(path: str | Path) -> dict[str, tuple[Variant, ...]]:
     """Read a TOML file of variants."""
-    try:
-        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}") from None
-    record = Record(content, str(path))
-    record.only(("variants",))
-    return read_variants(record.children("variants"))
+    with naming(str(path)):
+        record = Record(parse_toml(decode_text(read_bytes(Path(path)))))
+        record.only(("variants",))
+        return read_variants(record.children("variants"))
 
 
 def _variant(row: Record) -> Variant:
     seconds = _number(row, "seconds", "seconds")
     cores = _number(row, "cores")
-    if cores is not None and cores != int(cores):
-        raise InvalidInput(f"{row.path('cores')} is {cores:g}; it must be a whole number")
+    if cores is not None and not (cores.is_integer() and cores < MOST_CORES):
+        raise InvalidInput(f"{row.path('cores')} is {cores:g}; it must be a whole number of cores")
     accuracy, factor, cost = (_number(row, key) for key in ("accuracy", "factor", "cost"))
     return Variant(
         row.text("name"),
@@ -74,7 +74,9 @@ def _number(row: Record, key: str, unit: str = "work per second") -> float | Non
     if key not in row:
         return None
     value: Any = row.raw(key)
-    return quantity(value.item() if isinstance(value, np.ndarray) else value, unit, row.path(key))
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.item()
+    return quantity(value, unit, row.path(key))
 
 
 def _amounts(row: Record, key: str, unit: str) -> dict[str, float]:

@@ -182,7 +182,8 @@ def write_bytes(path: Path, content: bytes) -> None:
     """
     if path.name.endswith(".gz"):
         content = gzip.compress(content, mtime=0)
-    hard = 0 if path.is_relative_to("/dev") else getattr(os, "O_NOFOLLOW", 0)
+    system = path.is_relative_to("/dev") and "shm" not in path.parts[:3]
+    hard = 0 if system else getattr(os, "O_NOFOLLOW", 0)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0) | hard
     try:
         with os.fdopen(os.open(path, flags, 0o666), "wb") as file:

@@ -26,6 +26,11 @@ class _Place:
     node: str
 
 
+MOST_DEVICES = 4096
+DIGITS = 10
+"""Longest count that is read in full; a longer one is too large in any case."""
+
+
 def gpu_cluster(
     text: str,
     *,
@@ -160,8 +165,15 @@ def random_cluster(
 def _parse(text: str, per_node: int) -> list[_Place]:
     """Devices in the order they are written, each with its node."""
     rooms: list[list[DeviceModel]] = []
+    devices = 0
     for term in text.split("+"):
         parts = [_part(part.strip(), text) for part in term.split(",")]
+        devices += sum(nodes * count for nodes, count, _ in parts)
+        if devices > MOST_DEVICES:
+            raise InvalidInput(
+                f"cluster '{text[:60]}' has more than {MOST_DEVICES} devices, the most of such a "
+                "text; their links take memory with the square of their number"
+            )
         if len(parts) > 1:
             if any(nodes > 1 for nodes, _, _ in parts):
                 raise InvalidInput(
@@ -185,9 +197,9 @@ def _part(part: str, text: str) -> tuple[int, int, DeviceModel]:
     numbers: list[int] = []
     while len(numbers) < 2:
         first, x, rest = head.partition("x")
-        if not x or not first.strip().isdigit():
+        if not x or not (first.strip().isascii() and first.strip().isdigit()):
             break
-        numbers.append(int(first))
+        numbers.append(int(first.strip()[:DIGITS]))
         head = rest.strip()
     if not head or 0 in numbers:
         raise InvalidInput(

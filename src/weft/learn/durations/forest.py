@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from weft.errors import InvalidInput, MissingExtra, WeftError
-from weft.formats.native.weft_npz import read_npz
+from weft.formats.native.weft_npz import read_npz, write_npz
 from weft.formats.onnx_graph import LEARNING, node, write_model
-from weft.formats.parsing.source import one_line, read_bytes
+from weft.formats.parsing.source import one_line, read_bytes, write_file
 from weft.model.columns import FloatArray, IntArray
 from weft.sim.kernel.jit import njit
 
@@ -136,15 +136,11 @@ class Forest:
     def save(self, path: str | Path) -> None:
         """Write an NPZ file without pickled objects."""
         parts: dict[str, Any] = {name: self.nodes[name] for name in NODE.names or ()}
-        np.savez(
-            Path(path),
-            format=FORMAT,
-            names=np.array(self.names),
-            roots=self.roots,
-            centre=self.centre,
-            spread=self.spread,
-            **parts,
-        )
+        parts |= {"format": np.array(FORMAT), "names": np.array(self.names), "roots": self.roots}
+        parts |= {"centre": self.centre, "spread": self.spread}
+        path = Path(path)
+        named = path if path.suffix == ".npz" else path.with_name(f"{path.name}.npz")
+        write_file(named, write_npz(parts))
 
     @classmethod
     def load(cls, path: str | Path) -> Forest:

@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput, WeftError
-from weft.formats.native.weft_npz import read_npz
-from weft.formats.parsing.source import decode_text, one_line, parse_json, read_bytes
+from weft.formats.native.weft_npz import read_npz, write_npz
+from weft.formats.parsing.source import decode_text, one_line, parse_json, read_bytes, write_file
 from weft.model.columns import FloatArray
 from weft.policies.hybrid.features import Features, log_seconds
 from weft.sim.kernel.jit import njit
@@ -210,12 +210,12 @@ class DurationModel:
         path, columns = Path(path), self._columns()
         if path.suffix == ".npz":
             arrays: dict[str, Any] = {key: np.array(value) for key, value in columns.items()}
-            np.savez(path, **arrays)
+            write_file(path, write_npz(arrays))
         elif path.suffix == ".json":
             content = {key: np.array(value).tolist() for key, value in columns.items()}
             # JSON has no infinity.
             content["alarm"] = self.alarm if np.isfinite(self.alarm) else None
-            path.write_text(json.dumps(content, allow_nan=False) + "\n", encoding="utf-8")
+            write_file(path, json.dumps(content, allow_nan=False) + "\n")
         else:
             raise InvalidInput(f"{path}: a duration model is written as .json or .npz")
 

@@ -5,12 +5,13 @@ This module does not import Snakemake; its plugin `snakemake_scheduler_plugin_we
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
+from weft.formats.parsing.source import decode_text, parse_json, read_bytes, write_file
 from weft.formats.traces.recording import distinct
 from weft.model import Cluster, Problem, WorkflowBuilder
 from weft.runtime.costs.history import History
@@ -59,13 +60,21 @@ def finished_jobs(folder: Path, *, after: float = 0.0) -> list[Finish]:
 def learn(folder: Path, history: History) -> int:
     """Add newly finished jobs of a folder to the history; return their number."""
     mark = folder / MARK
-    jobs = finished_jobs(folder, after=float(mark.read_text()) if mark.exists() else 0.0)
+    jobs = finished_jobs(folder, after=_learned_until(mark))
     if jobs:
         history.add(Measurement(job.rule, DEVICE, job.end - job.start) for job in jobs)
         draft = mark.with_suffix(".draft")
-        draft.write_text(repr(jobs[-1].end))
+        write_file(draft, repr(jobs[-1].end))
         draft.replace(mark)
     return len(jobs)
+
+
+def _learned_until(mark: Path) -> float:
+    """Return the end of the newest job in the history; 0 if there is none or it is damaged."""
+    try:
+        return float(mark.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0.0
 
 
 def seconds_by_rule(history: History) -> dict[str, float]:
@@ -203,13 +212,13 @@ def _capacities(resources: Mapping[str, Any]) -> dict[str, float]:
 def _read(path: Path) -> set[Finish]:
     """Read a record; return none if it is incomplete."""
     try:
-        record = json.loads(path.read_text())
+        record = parse_json(decode_text(read_bytes(path)))
         finish = Finish(
             float(record["endtime"]),
             float(record["starttime"]),
             str(record["rule"]),
             int(record["job_hash"]),
         )
-    except (OSError, ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError):
         return set()
-    return {finish} if finish.end >= finish.start else set()
+    return {finish} if 0.0 <= finish.start <= finish.end < inf else set()

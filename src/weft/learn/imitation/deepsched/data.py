@@ -7,9 +7,7 @@ i of a seed is the same problem in every call.
 
 from __future__ import annotations
 
-import gzip
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from weft.errors import InvalidInput
+from weft.formats.parsing.record import Record, shown
+from weft.formats.parsing.source import decode_text, naming, parse_json, read_bytes
 from weft.generators import layered, scale_ccr, unrelated_problem, with_affinity
 from weft.model import Cluster, Problem, Workflow, Workload
 from weft.model.columns import FloatArray, IntArray
@@ -46,30 +46,26 @@ class JobList:
 
 def read_job_lists(path: str | Path) -> dict[str, JobList]:
     """Read lists in the format `job-lists-v1` (JSON, plain or gzip)."""
-    place = Path(path)
-    raw = gzip.decompress(place.read_bytes()) if place.suffix == ".gz" else place.read_bytes()
-    try:
-        found = json.loads(raw)
-        if found.get("format") != "job-lists-v1":
+    with naming(str(path)):
+        found = Record(parse_json(decode_text(read_bytes(Path(path)))), "job lists")
+        if found.text("format") != "job-lists-v1":
             raise InvalidInput(
-                f"{place}: its format is {found.get('format')!r}; expected 'job-lists-v1'"
+                f"the format of the job lists is {shown(found.raw('format'))}; "
+                "expected 'job-lists-v1'"
             )
-        return {name: _job_list(columns) for name, columns in found["lists"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise InvalidInput(f"{place}: not readable as job lists ({error})") from None
+        lists = found.child("lists")
+        return {name: _job_list(lists.child(name)) for name in lists.content}
 
 
-def _job_list(columns: Mapping[str, Any]) -> JobList:
-    made = JobList(
-        np.array(columns["arrival_time"], float),
-        np.array(columns["burst_time"], float),
-        np.array(columns["priority"], np.int64),
-    )
-    if not len(made.arrival) == len(made.burst) == len(made.priority):
-        raise InvalidInput("the columns of a job list differ in length")
-    return made
+def _job_list(columns: Record) -> JobList:
+    arrival, burst = columns.floats("arrival_time"), columns.floats("burst_time")
+    priority = columns.integers("priority")
+    if not arrival.shape == burst.shape == priority.shape or arrival.ndim != 1:
+        raise InvalidInput(f"the columns of {columns.where} differ in length")
+    times = np.concatenate([arrival, burst])
+    if not (np.isfinite(times).all() and (times >= 0.0).all()):
+        raise InvalidInput(f"the times of {columns.where} must be finite and not negative")
+    return JobList(arrival, burst, priority)
 
 
 def draw_job_list(seed: int, jobs: int | None = None) -> JobList:

@@ -6,6 +6,7 @@ All tasks stay within the allocation: a device costs one step, a task costs a me
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import socket
 import subprocess
@@ -18,6 +19,8 @@ from weft.runtime.backends.slurm.allocation import Allocation
 
 MEGABYTE = 2**20
 """Slurm counts memory in these."""
+_ODD = re.compile(r"[^\w.-]", re.ASCII)
+"""Characters that would lead a log file elsewhere, or that Slurm replaces in its name."""
 
 END_SECONDS = 3.0
 """Seconds after which a step that does not end gets the next signal."""
@@ -87,7 +90,7 @@ def step_options(spec: PilotDevice, job: str, logs: Path | None = None) -> list[
         *([f"--nodelist={spec.node}"] if spec.node else []),
         *([f"--mem={memory}M"] if memory or gres else []),
         *([f"--gres={','.join(gres)}"] if gres else []),
-        *([] if logs is None else [f"--output={logs}/{spec.name}.%s.log"]),
+        *([] if logs is None else [f"--output={logs}/{_ODD.sub('_', spec.name)}.%s.log"]),
         "--input=all",
         "--export=ALL",
         "--kill-on-bad-exit=0",
