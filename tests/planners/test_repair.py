@@ -12,7 +12,7 @@ from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.experiments.benchmarks.large import layered
 from weft.model import Cluster, Problem
 from weft.model.check import check
-from weft.planners import plan, repair
+from weft.planners import Plan, plan, repair
 from weft.planners.repair import PATIENCE, SMOOTHING, replan
 from weft.planners.search.warm_start import order_by_start
 
@@ -137,3 +137,30 @@ def test_refusals() -> None:
     packed = plan(Problem.bind(builder.build(), Cluster.host(cores=2)), "heft")
     with pytest.raises(Unsupported, match="share capacities"):
         replan(packed, longer={0: 2.0})
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        ({"device": [0, 9]}, "is of device 9, but"),
+        ({"device": [0, -3]}, "is of device -3, but"),
+        ({"task": [0, 0]}, "does not hold every task"),
+        ({"task": [0, 5]}, "is of task 5, but"),
+        ({"start": [5.0, 0.0], "finish": [6.0, 1.0]}, "starts task 't1' before 't0'"),
+    ],
+)
+def test_plans_that_are_none_are_refused_before_compiled_code_reads_them(columns, why) -> None:
+    problem = Problem.from_arrays(np.ones((2, 2)), [[0, 1]], [1.0], bandwidth=1.0)
+    rows = {"task": [0, 1], "device": [0, 1], "start": [0.0, 5.0], "finish": [1.0, 6.0]}
+    made = Plan(problem, weft.Schedule.of(**{**rows, **columns}), "mine", 0.0)
+    with pytest.raises(InvalidInput, match=why):
+        replan(made, lost="d0")
+    if "start" not in columns:
+        with pytest.raises(InvalidInput, match="start from a plan of the same structure"):
+            plan(problem, "anytime", iterations=10, start=made)
+
+
+def test_factors_that_overflow_are_refused() -> None:
+    made = plan(Problem.from_arrays([[1e300]]), "heft")
+    with pytest.raises(InvalidInput, match="too long to be computed with"):
+        replan(made, longer={0: 1e300})

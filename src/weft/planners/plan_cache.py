@@ -87,8 +87,8 @@ class PlanCache:
         with self._lock:
             found = self._get(key)
             last = self._stored.get(self._latest.get(shape, ""))
+            self.hits += found is not None
         if found is not None:
-            self.hits += 1
             return Plan(problem, found.schedule, found.planner, 0.0, found.proved)
         takes_start = planner in PLANNERS.names() and "start" in planner_options(planner)
         if last is not None and takes_start and "start" not in options:

@@ -64,6 +64,7 @@ def prepare(plan: Plan) -> None:
         _refuse(plan)
         problem, schedule = plan.problem, plan.schedule
         order = order_by_start(problem, schedule)
+        _refuse_children_first(problem, order)
         parts = _numbered(
             order,
             problem.work,
@@ -144,6 +145,17 @@ def _refuse(plan: Plan) -> None:
         )
 
 
+def _refuse_children_first(problem: Problem, order: IntArray) -> None:
+    place, w = np.empty(problem.n, np.int64), problem.workflow
+    place[order] = np.arange(problem.n)
+    if len(early := np.flatnonzero(place[w.src] > place[w.dst])):
+        parent, child = (w.task_name(int(ends[early[0]])) for ends in (w.src, w.dst))
+        raise InvalidInput(
+            f"the plan starts task '{child}' before '{parent}', whose result it reads; "
+            "plan it again instead"
+        )
+
+
 def _lost(problem: Problem, names: Sequence[str]) -> BoolArray:
     known, gone = problem.cluster.names, np.zeros(problem.p, bool)
     for name in names:
@@ -161,6 +173,11 @@ def _factors(problem: Problem, longer: Mapping[str | int, float]) -> dict[int, f
             raise InvalidInput(
                 f"task '{problem.workflow.task_name(number)}' is to take {by} times as long; the "
                 "factor must be a finite number above zero"
+            )
+        if not float(problem.work[number]) * by < np.inf:
+            raise InvalidInput(
+                f"task '{problem.workflow.task_name(number)}' is to take {by:g} times as long, "
+                "which is too long to be computed with"
             )
         factors[number] = float(by)
     return factors

@@ -175,3 +175,10 @@ def test_the_last_device_that_runs_a_task_is_not_taken_away():
     assert next(r for r in weft.tornado(problem).rows if r.what == "one device").worse is None
     with pytest.raises(WeftError, match="task 't0' fits none of the devices d0"):
         weft.whatif(problem, "remove d1")
+
+
+@pytest.mark.parametrize("count", ["1000000000", "9" * 5000])
+def test_more_devices_than_memory_holds_are_refused(count):
+    problem = weft.Problem.from_arrays([[1.0, 2.0]], devices=["a", "b"])
+    with pytest.raises(weft.InvalidInput, match=r"a cluster of .* devices takes"):
+        weft.whatif(problem, f"add {count}xa")

@@ -114,7 +114,8 @@ def fit(problem: Problem, given: Schedule) -> Schedule:
     """
     own = ~given.copy
     device, start = given.device[own], given.start[own]
-    if len(device) != problem.n or int(device.max(initial=-1)) >= problem.p:
+    whole = np.array_equal(given.task[own], np.arange(problem.n))
+    if not whole or not -1 < int(device.min(initial=0)) <= int(device.max(initial=0)) < problem.p:
         raise InvalidInput(
             f"the plan of option 'start' has {len(device)} tasks and uses device "
             f"{int(device.max(initial=-1))}, but '{problem.name}' has {problem.n} tasks on "

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from weft.errors import InvalidInput, UnknownName, Unsupported
+from weft.formats.parsing.limits import check_devices
 from weft.generators.machines.catalogue import catalogue, device_model, link_model
 from weft.model import Cluster, Problem
 from weft.model.columns import BoolArray, frozen
@@ -72,6 +73,7 @@ class AddDevice:
     def apply(self, problem: Problem) -> Problem:
         """Return the changed problem."""
         cluster, kind = problem.cluster, _kind(self.kind, problem)
+        check_devices(cluster.p + self.count)
         names = (*cluster.names, *_fresh(cluster, kind, self.count))
         if kind not in cluster.kinds:
             return _with_new_kind(problem, kind, names, self.price)

@@ -8,6 +8,9 @@ from weft.errors import InvalidInput, UnknownName
 from weft.planners.whatif import changes
 from weft.registry import closest
 
+DIGITS = 10
+"""Longest count that is read in full; a longer one is too large in any case."""
+
 
 def parse_change(text: str) -> changes.Change:
     """Return the change that a text describes.
@@ -64,7 +67,8 @@ EXAMPLES = {
 def _counted(text: str) -> tuple[int, str]:
     """``2xT4`` -> (2, "T4"); a name without a count counts once."""
     number, x, name = text.partition("x")
-    return (int(number), name) if x and number.isdecimal() and name else (1, text)
+    counted = x and name and number.isascii() and number.isdecimal()
+    return (int(number[:DIGITS]), name) if counted else (1, text)
 
 
 def _factor(text: str, verb: str) -> tuple[str, float]:
