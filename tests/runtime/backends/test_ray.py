@@ -105,7 +105,7 @@ def test_a_script_needs_no_guard_and_its_classes_travel(two, tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=900,
         check=False,
     )
     assert "x = 7" in done.stdout, done.stderr[-2000:]
@@ -337,7 +337,7 @@ print(len(heads), descendants(token))
 def test_a_ray_whose_head_was_killed_is_reported_and_leaves_nothing():
     script = HEADLESS.format(root=str(ROOT))
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=900, check=True
     )
     assert "Ray's gcs_server is gone, and with it the results of this run" in done.stdout
     assert done.stdout.endswith("1 {}\n")
@@ -368,7 +368,7 @@ def test_a_device_that_does_not_start_is_left_out_unless_it_is_the_last():
     slot, closed = SimpleNamespace(device=0), []
     backend = SimpleNamespace(
         specs=[RayDevice("cpu0"), RayDevice("cpu1")],
-        _session=SimpleNamespace(free=lambda: "1 CPU"),
+        _session=SimpleNamespace(free=lambda: "1 CPU", start_limit=120.0),
         _slots=[slot, SimpleNamespace(device=1)],
         _end=lambda _: None,
         close=lambda: closed.append(1),
@@ -380,3 +380,21 @@ def test_a_device_that_does_not_start_is_left_out_unless_it_is_the_last():
     with pytest.raises(weft.WeftError, match="'cpu1' did not start: Ray found no place for it"):
         RayBackend._not_started(backend, backend._slots[1])
     assert closed
+
+
+@pytest.mark.parametrize(("own", "limit"), [(True, 600.0), (False, 120.0)])
+def test_an_own_ray_may_be_slow_and_one_of_others_full(own, limit):
+    session = ray_session.RaySession.__new__(ray_session.RaySession)
+    session.own = own
+    assert session.start_limit == limit
+
+
+def test_a_head_that_dies_ends_the_wait_for_its_actors():
+    asked = []
+    backend = SimpleNamespace(
+        _session=SimpleNamespace(gone=lambda: "raylet", start_limit=600.0),
+        _ray=SimpleNamespace(wait=lambda refs, timeout: asked.append(refs) or ([], refs)),
+    )
+    with pytest.raises(weft.WeftError, match="Ray's raylet is gone"):
+        RayBackend._handshake(backend, SimpleNamespace(preloaded="reference"))
+    assert len(asked) == 1

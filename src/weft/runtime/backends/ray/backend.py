@@ -24,7 +24,7 @@ from typing import Any
 
 from weft.errors import WeftError
 from weft.model import Cluster, Workload
-from weft.runtime.backends.calls import MAX_KILLED_STARTS, START_LIMIT, Calls, first_line
+from weft.runtime.backends.calls import MAX_KILLED_STARTS, Calls, first_line
 from weft.runtime.backends.local.device import with_nodes_of
 from weft.runtime.backends.payload import pack, unpack
 from weft.runtime.backends.protocol import (
@@ -328,7 +328,7 @@ class RayBackend(RealBackend):
             slot = self._slots[device]
             assert slot is not None
             try:
-                self._handshake(slot, START_LIMIT)
+                self._handshake(slot)
             except self._ray.exceptions.GetTimeoutError:
                 return self._not_started(slot)
             except self._dead as error:
@@ -343,7 +343,7 @@ class RayBackend(RealBackend):
         """Leave out a device whose actor does not start in time, unless it is the last one."""
         about = (
             f"the actor of device '{self.specs[slot.device].name}' did not start: Ray found no "
-            f"place for it within {START_LIMIT:g} s; free are {self._session.free()}"
+            f"place for it within {self._session.start_limit:g} s; free are {self._session.free()}"
         )
         self._end(slot)
         self._slots[slot.device] = None
@@ -366,8 +366,14 @@ class RayBackend(RealBackend):
         warnings.warn(f"{about}, again and again: {text}; the run goes on without", stacklevel=2)
         return True
 
-    def _handshake(self, slot: ActorSlot, limit: float) -> None:
-        self._ray.get(slot.preloaded, timeout=limit)
+    def _handshake(self, slot: ActorSlot) -> None:
+        until = time.perf_counter() + self._session.start_limit
+        while not self._ray.wait([slot.preloaded], timeout=TICK)[0]:
+            if dead := self._session.gone():
+                raise WeftError(f"Ray's {dead} is gone before its actors were up")
+            if time.perf_counter() > until:
+                raise self._ray.exceptions.GetTimeoutError
+        self._ray.get(slot.preloaded)
         slot.pid, where, _ = self._ray.get(slot.hello)
         if where != machine() and not slot.ready:
             slot.offset = self._offset(slot)
@@ -404,7 +410,7 @@ class RayBackend(RealBackend):
                 self._replace_dead(slot, slot.watch)
         elif not slot.ready:
             with self._replacing_dead(slot):
-                self._handshake(slot, START_LIMIT)
+                self._handshake(slot)
                 self._events.append(DeviceAdded(slot.device, self.clock()))
         elif slot.orders and ref == slot.orders[0].report:
             self._collect(slot)

@@ -23,8 +23,15 @@ QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_worker_register_timeout_seconds": "600",
+    "RAY_gcs_server_port_wait_time_s": "120",
 }
-"""Settings of an own Ray: no usage reports, loopback only."""
+"""Settings of an own Ray: no usage reports, loopback only. On a busy machine a worker may take more
+than the usual minute to start: Ray would end it and start another one, again and again."""
+
+OWN_START_LIMIT = 600.0
+"""Seconds in which an own Ray must start an actor: nobody else has its processors, so it is only
+slow. Ray of others may be full, which is an error after `START_LIMIT`."""
 
 HEAD = ("gcs_server", "raylet")
 """Processes without which Ray does not work."""
@@ -144,6 +151,11 @@ class RaySession:
             raise
 
     @property
+    def start_limit(self) -> float:
+        """Seconds in which an actor must start."""
+        return OWN_START_LIMIT if self.own else START_LIMIT
+
+    @property
     def _wanted(self) -> list[tuple[str, dict[str, float]]]:
         """What is asked from Ray, each from one of its nodes, and by whom."""
         if self.bundles:
@@ -162,13 +174,13 @@ class RaySession:
             asked = [bundle or {"CPU": 0.001} for bundle in self.bundles]
             self._group = util.placement_group(asked, strategy="SPREAD")
             try:
-                self.ray.get(self._group.ready(), timeout=START_LIMIT)
+                self.ray.get(self._group.ready(), timeout=self.start_limit)
             except self.ray.exceptions.GetTimeoutError:
                 free = self.free()
                 self.close()
                 raise WeftError(
                     f"Ray did not reserve {'; '.join(map(_amounts, asked))} within "
-                    f"{START_LIMIT:g} s; free are {free}"
+                    f"{self.start_limit:g} s; free are {free}"
                 ) from None
         strategies = importlib.import_module("ray.util.scheduling_strategies")
         return {
