@@ -1,20 +1,22 @@
 """Run ``python -m tests.fuzz N``: N mutated files for each reader, in two processes.
 
-``--reader NAME`` reads one format only, ``--keep FOLDER`` stores the files that fail. The reader
-``http`` is a server and a cascade that get N changed requests each.
+``--reader NAME`` reads one format only, ``--keep FOLDER`` stores the files that fail.
+``--log FILE`` notes what is done: the same command goes on from there. The reader ``http`` is a
+server and a cascade that get N changed requests each; ``--no-http`` leaves it out.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import sys
 import tempfile
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from tests.fuzz.corpus import seeds
-from tests.fuzz.harness import piece_of_work
+from tests.fuzz.harness import corpus, piece_of_work
 from tests.fuzz.http import cascade_failures, http_failures
 
 PART = 500
@@ -29,25 +31,28 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--reader", metavar="NAME")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
+    parser.add_argument("--log", type=Path, metavar="FILE", default=Path(os.devnull))
+    parser.add_argument("--no-http", action="store_true")
     args = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as place:
-        shares = {name: seed.share for name, seed in seeds(Path(place)).items()}
-    names = [name for name in shares if args.reader in (None, name)]
+    names = [name for name in corpus() if args.reader in (None, name)]
+    done, total, found = _done(args.log)
     pieces = [
         (name, args.first + start, min(PART, args.count - start))
         for start in range(0, args.count, PART)
         for name in names
+        if (name, args.first + start) not in done
     ]
-    total, found = 0, 0
     with get_context("spawn").Pool(args.processes, maxtasksperchild=50) as pool:
-        for name, read, lines in pool.imap_unordered(
+        for (name, first, _), read, lines in pool.imap_unordered(
             partial(piece_of_work, keep=args.keep), pieces
         ):
             total, found = total + read, found + len(lines)
             for line in lines:
                 sys.stdout.write(f"{name}: {line!a}\n")
             sys.stdout.flush()
-    if args.reader in (None, "http"):
+            with args.log.open("a", encoding="utf-8") as log:
+                log.write(json.dumps([name, first, read, len(lines)]) + "\n")
+    if args.reader in (None, "http") and not args.no_http:
         with tempfile.TemporaryDirectory() as place:
             lines = http_failures(args.count, Path(place) / "serve")
             lines += cascade_failures(args.count, Path(place))
@@ -56,6 +61,12 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(f"http: {2 * args.count} requests, {len(lines)} failures\n")
     sys.stdout.write(f"{len(names)} readers, {total} files, {found} failures\n")
     return int(found > 0)
+
+
+def _done(log: Path) -> tuple[set[tuple[str, int]], int, int]:
+    """Return (reader, first number) of the pieces that a log has, their files and failures."""
+    rows = [json.loads(line) for line in log.read_text().splitlines()] if log.is_file() else []
+    return {(row[0], row[1]) for row in rows}, sum(r[2] for r in rows), sum(r[3] for r in rows)
 
 
 if __name__ == "__main__":

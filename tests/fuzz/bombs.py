@@ -27,7 +27,9 @@ from weft import formats
 from weft.errors import WeftError
 from weft.formats.graphs.callgraph import load_callgraph
 from weft.formats.native.stream_toml import load_stream
+from weft.formats.native.variants import load_variants
 from weft.formats.parsing.quantity import quantity
+from weft.learn.imitation.deepsched.data import read_job_lists
 
 SECONDS = 1.0
 BYTES = 200_000_000
@@ -123,6 +125,27 @@ def _generated(*words: str) -> Bomb:
     )
 
 
+def _asked(path: Path, *words: str) -> object:
+    """Run a verb on a problem that lies in a file."""
+    return run_verb(words[0], str(path), *words[1:])
+
+
+def _network(nodes: int) -> str:
+    names = json.dumps([f"n{i}" for i in range(nodes)])
+    devices = "".join(f'[[devices]]\nnode = "n{i}"\n' for i in range(nodes))
+    ports = f'[[network.ports]]\nnodes = {names}\nup = "1 GB/s"\n'
+    return f"{devices}[network]\n{ports}"
+
+
+def _trunks(count: int) -> str:
+    lines = "".join(
+        f'[[network.trunks]]\nbetween = ["s{i}", "s{i + 1}"]\nbandwidth = 1\n' for i in range(count)
+    )
+    port = '[[network.ports]]\nnodes = ["n0"]\nup = 1\nswitch = "s0"\n'
+    return f'[[devices]]\nnode = "n0"\n[network]\n{port}{lines}'
+
+
+PAIR = json.dumps({"cost": [[1, 2], [3, 4]], "edges": [[0, 1]], "data": [5], "name": "pair"})
 SPACES, ZEROS, LISTS = b" " * CHUNK, b"0," * (CHUNK // 2), b"[]," * (CHUNK // 2)
 BOMBS = {
     "2 GB of spaces in an object": Bomb(
@@ -182,6 +205,43 @@ BOMBS = {
     ),
     "call graph of 100 million": Bomb(
         "z.json.gz", lambda: packed((b"[", 1), (ZEROS, 12), (b"0]", 1)), load_callgraph
+    ),
+    "job lists of 100 million": Bomb(
+        "l.json.gz", lambda: packed((b"[", 1), (ZEROS, 12), (b"0]", 1)), read_job_lists
+    ),
+    "variants, packed, 1 GB": Bomb(
+        "v.toml.gz", lambda: packed((b"[[variants]]\n" * 2**16, 1200)), load_variants
+    ),
+    "variants, 200,000 tables": Bomb("w.toml", lambda: "[[variants]]\n" * 200_000, load_variants),
+    "variant of 1e300 cores": Bomb(
+        "x.toml", lambda: '[[variants]]\nof = "a"\nname = "b"\ncores = 1e300', load_variants
+    ),
+    "network of 3,000 nodes": Bomb("p.toml", lambda: _network(3000), formats.load_cluster),
+    "network of 2,000 trunks": Bomb("t.toml", lambda: _trunks(2000), formats.load_cluster),
+    "stream of 2**31 jobs": Bomb(
+        "s3.toml", lambda: _stream(1).replace("jobs = 10", f"jobs = {2**31}"), load_stream
+    ),
+    "batch of 2**31": Bomb(
+        "s4.toml", lambda: _stream(1).replace("batch = 1", f"batch = {2**31}"), load_stream
+    ),
+    "task that repeats 2**31 times": Bomb(
+        "s5.toml",
+        lambda: _stream(1).replace(
+            "time = 1\n", f"time = 1\nrepeat = {{most = {2**31}, again = 0.5}}\n"
+        ),
+        load_stream,
+    ),
+    "a billion more devices": Bomb(
+        "a.json", lambda: PAIR, lambda p: _asked(p, "whatif", "--add", "1000000000xV100")
+    ),
+    "more devices, in 5,000 digits": Bomb(
+        "b.json", lambda: PAIR, lambda p: _asked(p, "whatif", "--add", f"{'9' * 5000}xV100")
+    ),
+    "a cluster of a billion GPUs": Bomb(
+        "c.json", lambda: PAIR, lambda p: _asked(p, "plan", "--gpus", "1000000000xV100")
+    ),
+    "10,000 nodes of 10,000 GPUs": Bomb(
+        "d.json", lambda: PAIR, lambda p: _asked(p, "plan", "--gpus", "10000x10000xV100")
     ),
     "montage of 100 million": _generated("montage", "--images", "100000000"),
     "cholesky of 1e20": _generated("cholesky", "--tiles", "99999999999999999999"),

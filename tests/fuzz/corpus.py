@@ -11,22 +11,22 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.fuzz.models import model_seeds, policy_seeds
 from tests.fuzz.seed import Seed
 from tests.fuzz.state import service_seeds, state_seeds
+from tests.fuzz.toml_files import MACHINES_TOML, toml_seeds
 from weft import formats
 from weft.cli.main import main
 from weft.errors import InvalidInput
 from weft.formats.graphs.callgraph import load_callgraph
-from weft.formats.model_file import Model, read_model, save_model
-from weft.formats.native.stream_toml import load_stream
-from weft.learn.durations.forest import LEAF, NODE, Forest
-from weft.learn.durations.model import DurationModel
+from weft.formats.native.cluster_toml import read_cluster_toml
 from weft.model import (
     Cluster,
     Problem,
     Scenario,
     Schedule,
     Trace,
+    Variant,
     Workflow,
     WorkflowBuilder,
     Workload,
@@ -67,6 +67,28 @@ def problem() -> Problem:
     return Problem.bind(b.build(), cluster)
 
 
+def machines_problem() -> Problem:
+    """A problem with needs, capacities, set-ups, a network and variants."""
+    b = WorkflowBuilder("machines")
+    b.task("a", work=4.0, kind="conv", cores=2, needs={"licence": 1.0}, memory=1e9)
+    b.task("b", work=2.0, kind="net", variants=VARIANTS)
+    b.edge("a", "b", data=1e9)
+    machines = MACHINES_TOML.replace('bandwidth = "10 GB/s"', "") + PORTS
+    return Problem.bind(b.build(), read_cluster_toml(machines, name="machines"))
+
+
+PORTS = """[network]
+[[network.ports]]
+nodes = ["n0", "n1"]
+up = "1 GB/s"
+"""
+VARIANTS = (
+    Variant("one", seconds=3.0, accuracy=0.9),
+    Variant("two", seconds={"A100": 1.0, "cpu": 4.0}, cores=2, needs={"licence": 1.0}, cost=0.5),
+    Variant("three", factor=0.5, accuracy=0.7, memory=2e9, devices=("cpu",)),
+)
+
+
 def trace() -> Trace:
     """A trace of two jobs, one of which was cut short."""
     workload = Workload.of(problem(), arrival=[0.0, 1.0])
@@ -86,84 +108,6 @@ def trace() -> Trace:
     )
 
 
-CLUSTER_TOML = """name = "two nodes"
-[links]
-bandwidth = "100 Gbit/s"
-latency = "5 us"
-node_bandwidth = "300 GB/s"
-[[devices]]
-name = "a100"
-count = 2
-kind = "A100"
-node = "n0"
-speed = 9.7
-throughput = {conv = 20.0}
-memory = "40 GB"
-cores = 1
-batch = 8
-power = "400 W"
-idle_power = 50
-price = "3.5 /h"
-[nodes.n0]
-price = 2
-"""
-NETWORK_TOML = """[links]
-node_bandwidth = "300 GB/s"
-[[devices]]
-node = "n0"
-[[devices]]
-node = "n1"
-[network]
-sharing = "one-port"
-[[network.ports]]
-nodes = ["n0"]
-up = "10 Gbit/s"
-down = "5 Gbit/s"
-latency = "5 us"
-switch = "left"
-[[network.ports]]
-nodes = ["n1"]
-up = "10 Gbit/s"
-switch = "right"
-[[network.trunks]]
-between = ["left", "right"]
-oversubscription = 4
-latency = "1 us"
-"""
-STREAM_TOML = """name = "inspection"
-jobs = 50
-tick = "1 ms"
-start = "detect"
-[arrivals]
-process = "normal"
-gap = "80 ms"
-deviation = "4 ms"
-[[tasks]]
-name = "detect"
-time = "10 ms"
-then = "classify"
-kind = "vision"
-memory = "2 GB"
-[[tasks]]
-name = "classify"
-time = "5 ms"
-[[tasks]]
-name = "explain"
-time = "5 ms"
-[[choices]]
-task = "classify"
-branches = {defect = 0.1, good = 0.9}
-leads_to = {defect = ["explain"], good = []}
-estimate = true
-change = "steps"
-at = [{time = "60 s", branches = {defect = 0.3, good = 0.7}}]
-[[units]]
-name = "GPU"
-count = 2
-coefficient = 1.0
-batch = 8
-memory = "16 GB"
-"""
 DOT = """strict digraph g { // a comment
   node [kind="conv", color=red]; edge [label="1 kB"]
   subgraph cluster_0 { a [work=2, memory="1 GB", cores=2]; b [work=3.5] }
@@ -220,6 +164,7 @@ def seeds(folder: Path) -> dict[str, Seed]:
     """Return name -> seed, for all formats that are read; `folder` is for files in the making."""
     things = {
         "problem": (problem(), formats.load),
+        "machines": (machines_problem(), formats.load),
         "workflow": (problem().workflow, formats.load_workflow),
         "cluster": (problem().cluster, formats.load_cluster),
         "workload": (Workload.of(problem(), arrival=[0.0, 1.0]), formats.load_workload),
@@ -236,9 +181,6 @@ def seeds(folder: Path) -> dict[str, Seed]:
             formats.save(thing, path)
             made[f"weft{suffix.replace('.', '-')} {name}"] = Seed(suffix, path.read_bytes(), read)
     made["weft-json gz"] = _gzipped(folder)
-    made["cluster-toml"] = Seed(".toml", CLUSTER_TOML.encode(), formats.load_cluster)
-    made["network-toml"] = Seed(".toml", NETWORK_TOML.encode(), formats.load_cluster)
-    made["stream-toml"] = Seed(".toml", STREAM_TOML.encode(), load_stream)
     made["dot"] = Seed(".dot", DOT.encode(), formats.load_workflow)
     made["task-table"] = Seed(".csv", TASK_TABLE.encode(), formats.load_workflow)
     made["stg"] = Seed(".stg", STG.encode(), formats.load_workflow)
@@ -252,8 +194,9 @@ def seeds(folder: Path) -> dict[str, Seed]:
     made |= {name: _sample(file, read) for name, (file, read) in SAMPLES.items()}
     return (
         made
-        | _model_seeds(folder)
-        | _learned_seeds(folder)
+        | toml_seeds()
+        | model_seeds(folder)
+        | policy_seeds()
         | _command_seeds()
         | state_seeds(folder)
         | service_seeds(folder)
@@ -372,35 +315,3 @@ def _gzipped(folder: Path) -> Seed:
     path = folder / "seed.json.gz"
     formats.save(Workflow(work=[1.0], src=[], dst=[], data=[]), path)
     return Seed(".json.gz", path.read_bytes(), formats.load_workflow)
-
-
-def _learned_seeds(folder: Path) -> dict[str, Seed]:
-    """Return the seeds of predictors of durations."""
-    rng = np.random.default_rng(1)
-    model = DurationModel(("size", "width"), logs=("size",))
-    for features in rng.uniform(1.0, 9.0, (20, 2)):
-        model.observe(features, float(features.sum()))
-    nodes = np.array([(0.5, 2, 0), (10.0, 0, LEAF), (20.0, 0, LEAF)], NODE)
-    forest = Forest(("x",), nodes, np.array([0]), centre=np.zeros(1), spread=np.ones(1))
-    made = {}
-    for name, thing, suffix in (
-        ("duration model", model, ".json"),
-        ("duration arrays", model, ".npz"),
-        ("forest", forest, ".npz"),
-    ):
-        path = folder / f"learned{suffix}"
-        thing.save(path)
-        made[name] = Seed(suffix, path.read_bytes(), type(thing).load)
-    return made
-
-
-def _model_seeds(folder: Path) -> dict[str, Seed]:
-    arrays = {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array([0.1, 1e-300])}
-    settings = {"features": ["a", "b"]}
-    model = Model(name="mine", kind="test", about="", settings=settings, arrays=arrays)
-    card = save_model(model, folder / "seed")
-    text, numbers = card.read_bytes(), card.with_suffix(".safetensors").read_bytes()
-    return {
-        "model card": Seed(".json", text, read_model, ((".safetensors", numbers),)),
-        "model numbers": Seed(".safetensors", numbers, read_model, ((".json", text),)),
-    }

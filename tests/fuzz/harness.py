@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import random
-import resource
+import signal
 import tempfile
 import time
 import traceback
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from tests.fuzz.corpus import seeds
 from tests.fuzz.mutations import mutated
 from tests.fuzz.seed import Seed
+from tests.fuzz.soundness import refuse_unsound
 from weft.errors import WeftError
 
 LONGEST = 600
 MOST_SECONDS = 2.0
 MOST_KILOBYTES = 500_000
+HANGS = 60.0
+"""Seconds of processor time after which a reader is interrupted."""
+DEEP_EVERY = 5
+"""One in so many of the accepted objects is written, read again, planned and simulated."""
 
 
 def failures(name: str, seed: Seed, count: int, folder: Path, *, first: int = 0) -> list[str]:
@@ -28,25 +36,36 @@ def failures(name: str, seed: Seed, count: int, folder: Path, *, first: int = 0)
     found = []
     for number in range(first, first + max(1, round(seed.share * count))):
         path.write_bytes(made(name, seed, number))
-        if trouble := attempt(seed, path):
+        deep = number % DEEP_EVERY == 0
+        trouble = attempt(seed, path, deep=deep)
+        if trouble and trouble.startswith("takes"):  # the first call may have compiled a kernel
+            trouble = attempt(seed, path, deep=deep)
+        if trouble:
             found.append(f"{name} {number}: {trouble}")
     return found
 
 
 def piece_of_work(
     piece: tuple[str, int, int], *, keep: Path | None = None
-) -> tuple[str, int, list[str]]:
-    """Read (reader, first number, count) files; return reader, count and failures."""
+) -> tuple[tuple[str, int, int], int, list[str]]:
+    """Read (reader, first number, count) files; return the piece, the files read and failures."""
     name, first, count = piece
+    seed = corpus()[name]
     with tempfile.TemporaryDirectory() as place:
-        seed = seeds(Path(place))[name]
         lines = failures(name, seed, count, Path(place), first=first)
     for line in lines if keep is not None else ():
         number = int(line.removeprefix(name).split(":")[0])
         keep.mkdir(parents=True, exist_ok=True)
         file = f"{name.replace(' ', '_')}--{number}{seed.suffix}"
         (keep / file).write_bytes(made(name, seed, number))
-    return name, max(1, round(seed.share * count)), lines
+    return piece, max(1, round(seed.share * count)), lines
+
+
+@cache
+def corpus() -> dict[str, Seed]:
+    """Return the seeds; making them takes as long as reading some hundred files."""
+    with tempfile.TemporaryDirectory() as place:
+        return seeds(Path(place))
 
 
 def made(name: str, seed: Seed, number: int) -> bytes:
@@ -54,14 +73,17 @@ def made(name: str, seed: Seed, number: int) -> bytes:
     return mutated(seed.content, seed.suffix, random.Random(f"{name} {number}"))
 
 
-def attempt(seed: Seed, path: Path) -> str | None:
-    """Read one file; return what went wrong, or None."""
-    peak, begin = _peak(), time.process_time()
-    with warnings.catch_warnings():
+def attempt(seed: Seed, path: Path, *, deep: bool = True) -> str | None:
+    """Read one file; return what went wrong, or None. `deep`: also use what was read."""
+    before, begin = _memory("VmRSS"), time.process_time()
+    _RESET.write_text("5")
+    with warnings.catch_warnings(), _time_limit():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", UserWarning)  # weft's own, for the user
         try:
-            seed.read(path)
+            read = seed.read(path)
+            if deep:
+                refuse_unsound(read, path.parent)
         except WeftError as error:
             message = str(error)
             if not message.isprintable() or len(message) > LONGEST:
@@ -71,11 +93,31 @@ def attempt(seed: Seed, path: Path) -> str | None:
             return f"{type(error).__name__} at {Path(at.filename).name}:{at.lineno}: {error!s:.200}"
     if (took := time.process_time() - begin) > MOST_SECONDS:
         return f"takes {took:.1f} s"
-    if (more := _peak() - peak) > MOST_KILOBYTES:
+    if (more := _memory("VmHWM") - before) > MOST_KILOBYTES:
         return f"takes {more // 1000} MB"
     return None
 
 
-def _peak() -> int:
-    """Return the largest memory of this process so far, in kilobytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+@contextmanager
+def _time_limit() -> Iterator[None]:
+    """Raise a TimeoutError in what does not end by itself."""
+    old = signal.signal(signal.SIGPROF, _give_up)
+    signal.setitimer(signal.ITIMER_PROF, HANGS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, old)
+
+
+def _give_up(*_: object) -> None:
+    raise TimeoutError(f"takes more than {HANGS:g} s of processor time")
+
+
+def _memory(key: str) -> int:
+    """Return the memory of this process in kilobytes; VmHWM: the most since the last reset."""
+    found = _STATUS.read_text().partition(f"{key}:")[2]
+    return int(found.split(maxsplit=1)[0])
+
+
+_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")

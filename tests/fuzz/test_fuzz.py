@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
+import time
 from pathlib import Path
 
 import pytest
 
+import weft
+from tests.fuzz import harness
 from tests.fuzz.bombs import BOMBS, cost_of
 from tests.fuzz.corpus import SAMPLES, seeds
 from tests.fuzz.harness import attempt, failures
 from tests.fuzz.http import cascade_failures, http_failures
+from tests.fuzz.models import POLICIES, policy_seeds
 from tests.fuzz.state import STATE
+from weft.errors import InvalidInput
 from weft.formats import FORMATS
+from weft.formats.model_file import find_model, read_model
+from weft.policies.policy import policy_kinds
 
 FILES = 300
 
@@ -25,12 +33,11 @@ NAMES = (
     *(
         f"weft-{suffix} {noun}"
         for suffix in ("json", "npz")
-        for noun in ("problem", "workflow", "cluster", "workload", "schedule", "trace")
+        for noun in ("problem", "machines", "workflow", "cluster", "workload", "schedule", "trace")
     ),
     "weft-json gz",
-    "cluster-toml",
-    "network-toml",
-    "stream-toml",
+    *("cluster-toml", "machines-toml", "network-toml", "variants-toml", "lab-toml", "commands"),
+    *("stream-toml", "stream-toml network", "stream-toml several"),
     "dot",
     "stg",
     "task-table",
@@ -38,8 +45,8 @@ NAMES = (
     "wfformat",
     "static-graph",
     "callgraph",
-    "model card",
-    "model numbers",
+    *("model card", "model numbers", "job lists"),
+    *policy_seeds(),
     *SAMPLES,
     "cli plan",
     "cli arguments",
@@ -55,6 +62,10 @@ def test_every_reader_of_the_table_is_covered(corpus):
     assert set(corpus) == set(NAMES)
     covered = {name.split()[0] for name in NAMES}
     assert {row.name for row in FORMATS.values() if row.read} <= covered
+
+
+def test_every_kind_of_policy_is_covered():
+    assert {read_model(find_model(name)).kind for name in POLICIES} == set(policy_kinds())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -74,6 +85,31 @@ def test_the_harness_finds_what_is_no_clear_line(corpus, tmp_path):
 
     seed = corpus["stg"]._replace(read=broken)
     assert attempt(seed, tmp_path).startswith("KeyError at test_fuzz.py")
+
+
+def test_the_harness_finds_what_takes_too_long_or_too_much(corpus, tmp_path):
+    def hangs(_):
+        begin = time.process_time()
+        while time.process_time() < begin + 1.05 * harness.MOST_SECONDS:
+            pass
+
+    def grows(_):
+        bytearray(1000 * harness.MOST_KILOBYTES + 50_000_000)[:] = b""
+
+    seed = corpus["stg"]
+    assert attempt(seed._replace(read=hangs), tmp_path).startswith("takes 2.1 s")
+    assert re.match(r"takes \d{3} MB", attempt(seed._replace(read=grows), tmp_path))
+
+
+def test_the_harness_finds_what_is_accepted_but_unsound(corpus, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise InvalidInput("no")
+
+    path = tmp_path / "x.json"
+    path.write_bytes(corpus["weft-json problem"].content)
+    monkeypatch.setattr(weft, "check", lambda *_: ["wrong"])
+    assert "heft: wrong" in attempt(corpus["weft-json problem"], path)
+    assert attempt(corpus["weft-json problem"]._replace(read=refuse), path) is None
 
 
 def test_bad_requests_get_clear_answers(tmp_path):

@@ -17,6 +17,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,12 @@ import numpy as np
 import weft
 from tests.support.batches import DISTURBED
 from weft.errors import Unsupported
-from weft.formats.native.stream_toml import load_stream
+from weft.formats.native.stream_toml import load_stream, read_stream_toml
 from weft.generators.conditional_streams import random_conditional_stream
-from weft.model import Cluster, Problem, Workflow, WorkflowBuilder, Workload
+from weft.model import Cluster, Problem, Topology, Variant, Workflow, WorkflowBuilder, Workload
 from weft.model.scenario import Scenario
+from weft.planners.plan_cache import PlanCache
+from weft.sim.vector.batch import StepBatch
 
 SECONDS = 0.05
 """A time limit for the planners that take one."""
@@ -76,7 +79,15 @@ def drawn_cluster(rng: np.random.Generator, seed: int) -> Cluster:
         idle_power=10.0,
         nodes=nodes,
         capacity=capacity if seed % 3 == 2 else {},
+        network=Topology.star(tuple(dict.fromkeys(nodes)), up=3.0) if seed % 8 == 5 else None,
+        **(_setup(rng, p) if seed % 8 in (2, 5) else {}),
     )
+
+
+def _setup(rng: np.random.Generator, p: int) -> dict[str, Any]:
+    """Draw times to load kinds, into caches that hold one or two of them."""
+    rows = {k: np.c_[rng.uniform(0.0, 1.0, p), np.ones(p), np.zeros(p)] for k in KINDS[:2]}
+    return {"setup": rows, "cache": rng.choice([1.0, 2.0], p), "switch": rng.uniform(0.0, 0.2, p)}
 
 
 def drawn_workflow(rng: np.random.Generator, cluster: Cluster, n: int, seed: int) -> Workflow:
@@ -134,6 +145,86 @@ def sweep_planner(name: str, seed: int) -> int:
     return done
 
 
+def sweep_changes(_: str, seed: int) -> int:
+    """Change plans of a seed, and plan problems of one shape with a cache."""
+    done, cache = 0, PlanCache(plans=3)
+    for problem in drawn_workload(seed).problems:
+        with suppress(Unsupported):
+            plan = weft.plan(problem, "heft", seed=seed)
+            names = problem.cluster.names[1:2] if problem.p > 2 else ()
+            longer = {0: 3.0} if problem.n else {}
+            changed = weft.replan(plan, lost=names, longer=longer)
+            refuse(weft.check(changed.problem, changed.schedule))
+            done += 1
+        for planner in ("heft", "anytime", "anytime"):
+            with suppress(Unsupported):
+                found = cache.plan(problem, planner, seed=done, **EFFORT.get(planner, {}))
+                refuse(weft.check(problem, found.schedule))
+                done += 1
+    return done
+
+
+EFFORT: dict[str, dict[str, Any]] = {"anytime": {"iterations": 300}}
+
+
+def sweep_variants(_: str, seed: int) -> int:
+    """Plan the problems of a seed with two ways to run every task of a kind."""
+    done = 0
+    ways = (Variant("as it is"), Variant("wide", factor=0.6, cores=2, accuracy=0.5, cost=1.0))
+    for problem in drawn_workload(seed).problems:
+        kinds = {problem.workflow.kinds[k] for k in problem.workflow.kind.tolist()}
+        workflow = replace(problem.workflow, variants=dict.fromkeys(kinds & {"a"}, ways))
+        with suppress(Unsupported):
+            plan = weft.plan(Problem.bind(workflow, problem.cluster), "heft", seed=seed)
+            refuse(weft.check(plan.problem, plan.schedule))
+            done += 1
+    return done
+
+
+NETWORK = """
+[network]
+[[network.ports]]
+nodes = ["u0", "u1", "v"]
+up = "3 MB/s"
+"""
+
+
+def sweep_steps(_: str, seed: int) -> int:
+    """Step through streams on a network, with drawn actions that are allowed."""
+    rng = np.random.default_rng(seed)
+    stream = read_stream_toml(STEPS + NETWORK, name="steps").with_jobs(9)
+    batch = StepBatch(stream, 3)
+    steps = batch.reset(seed)
+    for _ in range(60):
+        allowed = steps.mask.reshape(batch.size, batch.units, -1)
+        chosen = [[rng.choice(np.flatnonzero(some)) for some in units] for units in allowed]
+        steps = batch.step(chosen)
+    return 60
+
+
+STEPS = """
+tick = "1 ms"
+[arrivals]
+process = "poisson"
+gap = "4 ms"
+[[tasks]]
+name = "a"
+time = "3 ms"
+output = "6 kB"
+then = "b"
+[[tasks]]
+name = "b"
+time = "2 ms"
+[[units]]
+name = "u"
+count = 2
+batch = 3
+[[units]]
+name = "v"
+batch = 1
+"""
+
+
 def refuse(violations: list[Any]) -> None:
     """Raise the first violation."""
     assert not violations, str(violations[0])
@@ -145,6 +236,9 @@ def main(arguments: list[str]) -> int:
     sweeps = [
         *((sweep_planner, name, f"planner {name}") for name in weft.list_planners()),
         *((sweep_policy, name, f"policy {name}") for name in weft.list_policies()),
+        (sweep_changes, "changes", "changed and cached plans"),
+        (sweep_variants, "variants", "tasks with variants"),
+        (sweep_steps, "steps", "steps on a network"),
     ]
     wrong = 0
     for sweep, name, about in sweeps:
