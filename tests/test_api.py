@@ -22,7 +22,7 @@ def _loaded_after(code):
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=600,
     )
     return json.loads(done.stdout)
 

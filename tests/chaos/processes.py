@@ -20,8 +20,8 @@ MARK = "WEFT_CHAOS"
 MOST = 12
 """Kills in a run: one without an end could never do anything."""
 
-PATIENCE = 20.0
-"""Seconds for processes to end after their driver."""
+PATIENCE = 120.0
+"""Seconds for processes to end after their driver: an event ends the wait, usually at once."""
 
 
 def with_variable(text: str) -> list[int]:

@@ -31,10 +31,7 @@ def test_a_pair_has_a_rate_of_its_own_in_both_directions() -> None:
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        (
-            {"host": [{"name": "a", "spede": 1}]},
-            "'spede' in host[0]; did you mean 'speed'",
-        ),
+        ({"host": [{"name": "a", "spede": 1}]}, "'spede' in host[0]; did you mean 'speed'"),
         ({"host": [{"name": "a"}, {"name": "a"}]}, "different names"),
         ({"host": [{"name": "head"}]}, "none of them 'head'"),
         ({"host": []}, "different names"),

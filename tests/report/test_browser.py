@@ -13,8 +13,9 @@ import pytest
 
 import weft
 from tests.report.gantt.test_chart import evil_page
-from tests.support.browser import CHROMIUM, COLOURS, chromium
+from tests.support.browser import CHROMIUM, COLOURS, chromium, settle
 from tests.support.report_examples import EVIL, diamond, eventful, in_order, layered
+from tests.support.waiting import PATIENCE
 from weft.model import Problem, Schedule
 from weft.report.gantt.html import gantt_html
 from weft.report.page import Dag, Facts, Gantts, Section, Table, Text, report_html
@@ -78,7 +79,7 @@ def spot(page: Any, task: str) -> tuple[float, float]:
 
 def ask(page: Any, expression: str) -> Any:
     """Evaluate an expression about the first chart, called `chart`."""
-    page.wait_for_timeout(60)
+    settle(page)
     return page.evaluate(f"(() => {{ const chart = {CHART}; return {expression}; }})()")
 
 
@@ -325,8 +326,8 @@ def test_the_workflow_and_the_chart_show_the_same_task(opened):
 
 
 def shown_charts(page: Any, wanted: int) -> int:
-    """Return how many charts are shown, once there are so many, or after ten seconds."""
-    limit = time.monotonic() + 10
+    """Return how many charts are shown, once there are so many, or after some patience."""
+    limit = time.monotonic() + PATIENCE
     while (found := len(page.evaluate(COLOURS))) != wanted and time.monotonic() < limit:
         page.wait_for_timeout(50)
     return found
@@ -349,8 +350,7 @@ def test_a_wide_table_keeps_its_first_column_and_shows_that_it_scrolls(opened):
     box = page.locator(".wide")
     assert "more-right" in box.get_attribute("class")
     box.evaluate("(e) => { e.scrollLeft = 300; }")
-    page.wait_for_timeout(60)
-    assert "more-left" in box.get_attribute("class")
+    page.wait_for_selector(".wide.more-left")
     first, outer = page.locator("td").first.bounding_box(), box.bounding_box()
     assert abs(first["x"] - outer["x"]) < 1
     assert first["width"] > 60

@@ -12,7 +12,7 @@ import os
 import pytest
 
 from tests.report.pages import LIVE, STATIC, every_page
-from tests.support.browser import CHROMIUM, barriers, chromium, faults, listened
+from tests.support.browser import CHROMIUM, barriers, chromium, faults, listened, settle
 from tests.support.firefox import FIREFOX, Firefox
 
 FULL = os.environ.get("WEFT_MATRIX") == "full"
@@ -49,10 +49,10 @@ def test_pages_have_no_faults(browser, pages, name, width, dark):
         with listened(browser, said, width=width, dark=dark) as page:
             page.goto(url)
             page.wait_for_selector(ready)
-            page.wait_for_timeout(100)
+            settle(page)
             for media in ("screen", "print"):
                 page.emulate_media(media=media)
-                page.wait_for_timeout(100)
+                settle(page)
                 assert faults(page.evaluate) == {}, (key, media)
             page.emulate_media(media="screen")
             assert barriers(page) == [], key
@@ -75,7 +75,7 @@ def test_real_mouse_wheel_and_keys_move_every_chart(browser, pages, name):
         x, y = box["x"] + box["width"] / 2, box["y"] + min(box["height"] / 2, 200)
 
         def view():
-            page.wait_for_timeout(60)
+            settle(page)
             found = page.evaluate(f"{CHART}.view")
             return found["t0"], found["t1"]
 
@@ -114,7 +114,7 @@ def test_fingers_choose_zoom_and_pan(browser, pages, name):
             "return [(b.x0 + b.x1) / 2, b.y + b.h / 2]; })()"
         )
         page.touchscreen.tap(box["x"] + at[0], box["y"] + at[1])
-        page.wait_for_timeout(60)
+        settle(page)
         assert page.evaluate(f"{CHART}.look.chosen") == 0
         span = page.evaluate(f"{CHART}.view.t1 - {CHART}.view.t0")
         middle, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
@@ -128,7 +128,7 @@ def test_fingers_choose_zoom_and_pan(browser, pages, name):
         for reach in (30, 50, 70):
             fingers("touchMove", middle - reach, middle + reach)
         fingers("touchEnd")
-        page.wait_for_timeout(60)
+        settle(page)
         assert page.evaluate(f"{CHART}.view.t1 - {CHART}.view.t0") < 0.7 * span
     assert said == []
 

@@ -36,6 +36,6 @@ def ray_backend():
         children = [c for c in psutil.Process().children(recursive=True) if c not in others]
         assert children
         yield backend
-    psutil.wait_procs(children, timeout=60)
+    psutil.wait_procs(children, timeout=120)
     assert [c for c in children if c.is_running() and c.status() != psutil.STATUS_ZOMBIE] == []
     assert not sys.modules["ray"].is_initialized()

@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from tests.chaos import __main__ as command
@@ -19,6 +18,7 @@ from tests.chaos.campaigns import Tally, kill_drivers, kill_workers
 from tests.chaos.cascade import kill_units
 from tests.chaos.service import attack_service
 from tests.chaos.soak import SHARES, Sample, Soak, soak_service
+from tests.support.waiting import PATIENCE, wait_until
 from weft.runtime.backends.payload import PREFIX
 
 ROOT = Path(__file__).parents[2]
@@ -132,16 +132,16 @@ def test_ctrl_c_leaves_nothing(tmp_path):
     )
     try:
         assert process.stdout.readline() == "here\n"
-        children = _wait_for(lambda: len(_children(process.pid)) >= 2 and _children(process.pid))
-        _wait_for(lambda: list(tmp_path.glob("[0-9]*")))  # a task hangs
+        children = wait_until(lambda: len(_children(process.pid)) >= 2 and _children(process.pid))
+        wait_until(lambda: list(tmp_path.glob("[0-9]*")))  # a task hangs
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
         process.communicate()
     assert process.returncode != 0
     assert "KeyboardInterrupt" in err
-    _wait_for(
+    wait_until(
         lambda: (
             not any(Path(f"/proc/{pid}").exists() and "Z" not in _state(pid) for pid in children)
         )
@@ -161,11 +161,3 @@ def _state(pid):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
         return "Z"
-
-
-def _wait_for(condition):
-    deadline = time.monotonic() + 60
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found

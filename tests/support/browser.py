@@ -21,6 +21,19 @@ FLAGS = [
     "--disable-sync",
 ]
 
+SETTLED = """() => new Promise((done) => {
+  let frames = 4;
+  const next = () => (frames-- ? requestAnimationFrame(next) : setTimeout(done, 60));
+  next();
+})"""
+"""Some frames were drawn: on a busy machine, a number of milliseconds says little."""
+
+
+def settle(page):
+    """Wait until a page has drawn what it was asked for."""
+    page.evaluate(SETTLED)
+
+
 OVERLAPS = """() => {
   const shown = [...document.querySelectorAll(
     "h1, h2, h3, p, dt, dd, td, th, button, label, output, time, .value, .at, .axis span, "

@@ -16,6 +16,7 @@ import pytest
 
 import weft
 from tests.support import run_functions as f
+from tests.support.waiting import PATIENCE
 from tests.support.workflows import chain, fan
 from weft.model.trace import LOST
 from weft.runtime import History, LocalBackend, LocalDevice, TaskFailed
@@ -156,7 +157,7 @@ def test_whoever_comes_early_waits_for_its_turn(monkeypatch):
     turns.drop("r", 1, 0)  # the third waits for the first now
     assert not answers
     turns.end(first)
-    waiting.join(60.0)
+    waiting.join(PATIENCE)
     assert answers == {"third": True}
     assert not turns.take(second)
     turns.close("r")
@@ -403,7 +404,7 @@ def test_a_worker_that_comes_between_two_runs_of_a_backend():
     ):
         backend = DaskBackend(client)
         cluster.scale(2)
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=PATIENCE)
         trace = right(
             weft.run(
                 [f.slowly(k) for k in range(40)], policy="fifo", backend=backend, history=False

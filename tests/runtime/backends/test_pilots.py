@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from functools import partial
 from importlib.util import find_spec
 from multiprocessing import AuthenticationError
@@ -20,6 +19,7 @@ import pytest
 import weft
 from tests.support import run_functions as f
 from tests.support.fake_slurm import fake_allocation
+from tests.support.waiting import wait_until
 from tests.support.workflows import chain, fan
 from weft.runtime import HyperQueueBackend, LocalDevice, PilotDevice, SlurmBackend, current_device
 from weft.runtime.backends.descendants import descendants
@@ -77,8 +77,8 @@ def test_commands_run_as_tasks(server, tmp_path):
 def test_a_device_that_no_worker_can_hold_is_left_out_or_an_error(server):
     large = [PilotDevice("small"), PilotDevice("large", cpus=64)]
     with (
-        pytest.warns(UserWarning, match=r"'large' did not start within 3 s; it asks for 64 cpus"),
-        HyperQueueBackend(large, address=server.folder, patience=3.0) as backend,
+        pytest.warns(UserWarning, match=r"'large' did not start within 15 s; it asks for 64 cpus"),
+        HyperQueueBackend(large, address=server.folder, patience=15.0) as backend,
     ):
         trace = weft.run([f.square(k) for k in range(3)], backend=backend, history=False)
     assert trace.value == [0, 1, 4]
@@ -138,16 +138,11 @@ def test_nothing_is_left_when_the_driver_is_killed():
     """Server, HyperQueue's worker and the pilot end by themselves."""
     driver = subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, text=True)
     tokens = driver.stdout.readline().split()
-    deadline = time.monotonic() + 60
-    while not all(descendants(token) for token in tokens) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert all(descendants(token) for token in tokens)
+    wait_until(lambda: all(descendants(token) for token in tokens))
     driver.kill()
     driver.wait()
     driver.stdout.close()
-    while any(descendants(token) for token in tokens) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(descendants(token) for token in tokens)
+    wait_until(lambda: not any(descendants(token) for token in tokens))
 
 
 # -- Slurm --------------------------------------------------------------------

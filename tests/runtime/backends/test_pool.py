@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 import weft
+from tests.support.waiting import PATIENCE
 from weft.model import Workflow
 from weft.runtime import LocalDevice
 from weft.runtime.backends.descendants import VARIABLE
@@ -70,9 +71,9 @@ def test_threads_do_not_share_a_backend():
 
     def run():
         backend = shared_backend(1)
-        both.wait(60)
+        both.wait(PATIENCE)
         found.append(pids(backend=backend))
-        both.wait(60)
+        both.wait(PATIENCE)
         backend.close()
 
     threads = [threading.Thread(target=run) for _ in range(2)]
@@ -134,7 +135,7 @@ print(first)
 
 def test_a_forked_child_has_its_own_processes_and_all_end():
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stderr
     assert not psutil.pid_exists(int(done.stdout))

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ import pytest
 
 import weft
 from tests.support import run_functions as f
+from tests.support.waiting import wait_until
 from tests.support.workflows import chain, fan
 from weft.runtime import DaskBackend, LocalBackend, LocalDevice, RunOptions, TaskFailed
 from weft.runtime.backends.calls import MAX_KILLED_STARTS, MAX_STARTS
@@ -33,10 +33,7 @@ def alive(pid):
 
 
 def gone(pids):
-    deadline = time.monotonic() + 60
-    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return not any(alive(pid) for pid in pids)
+    return wait_until(lambda: not any(alive(pid) for pid in pids))
 
 
 # -- what tasks leave behind --------------------------------------------------
@@ -82,11 +79,9 @@ weft.run(f.hangs_after(first), policy=plan, devices=2, history=False)
 def test_children_of_tasks_end_when_the_driver_is_killed(tmp_path):
     script = SCRIPT.format(root=str(ROOT), folder=str(tmp_path))
     driver = subprocess.Popen([sys.executable, "-c", script])
-    deadline = time.monotonic() + 120
-    while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: list(tmp_path.iterdir()))
     driver.kill()
-    driver.wait(30)
+    driver.wait()
     (note,) = tmp_path.iterdir()
     assert gone([int(note.name)])
 
@@ -145,44 +140,35 @@ def test_children_of_dask_tasks_end_with_the_run():
     assert gone([trace.value])
 
 
-class Killer(threading.Thread):
-    """Kills the processes of one device as they start, up to a number of times."""
+def kill_at_start(backend, device, times):
+    """Kill the processes of one device as they start, up to a number of times; list their ids."""
+    killed, spawn = [], backend._spawn
 
-    def __init__(self, backend, device, times):
-        super().__init__()
-        self.backend, self.device, self.times = backend, device, times
-        self.killed = set()
-        self.over = threading.Event()
+    def doomed(number):
+        spawn(number)
+        if number == device and len(killed) < times:
+            killed.append(backend._workers[number].process.pid)
+            os.kill(killed[-1], signal.SIGKILL)
 
-    def run(self):
-        while len(self.killed) < self.times and not self.over.wait(0.001):
-            w = self.backend._workers[self.device]
-            if w is not None and not w.ready and w.process.pid not in self.killed:
-                self.killed.add(w.process.pid)
-                os.kill(w.process.pid, signal.SIGKILL)
+    backend._spawn = doomed
+    return killed
 
 
 def test_workers_killed_as_they_start_are_replaced():
     with LocalBackend(2) as backend:
-        killer = Killer(backend, 0, MAX_STARTS + 2)
-        killer.start()
+        killed = kill_at_start(backend, 0, MAX_STARTS + 2)
         trace = weft.run(f.plus(f.square(3), f.square(4)), backend=backend, history=False)
-        killer.over.set()
-        killer.join()
     assert trace.value == 25
-    assert len(killer.killed) == MAX_STARTS + 2
+    assert len(killed) == MAX_STARTS + 2
 
 
 def test_a_device_killed_at_every_start_is_left_out():
     with LocalBackend(2) as backend:
-        killer = Killer(backend, 1, 10**6)
-        killer.start()
+        killed = kill_at_start(backend, 1, 10**6)
         with pytest.warns(UserWarning, match=r"killed by SIGKILL.*the run goes on without"):
             trace = weft.run(fan(4), functions=FUNCTIONS, backend=backend, history=False)
-        killer.over.set()
-        killer.join()
     assert trace.results == {"total": 9}
-    assert len(killer.killed) == MAX_KILLED_STARTS
+    assert len(killed) == MAX_KILLED_STARTS
     assert descendants(backend._token) == {}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 
@@ -22,7 +23,7 @@ def slow_at_first(item: int) -> int:
     """Load a model once per worker, then use it."""
     time.sleep(WARM if _loaded else WARM + COLD)
     _loaded.append(True)
-    return item
+    return os.getpid()
 
 
 @pytest.fixture
@@ -55,13 +56,13 @@ def test_only_cold_measurements_are_better_than_none(history):
 
 def test_a_run_measures_the_first_execution_on_each_worker_as_cold(history):
     graph = [weft.task(slow_at_first)(k) for k in range(8)]
+    workers: set[int] = set()
     for _ in range(2):
-        weft.run(graph, devices=2, history=history, progress=False)
+        workers |= {*weft.run(graph, devices=2, history=history, progress=False).value}
     cold = [row.seconds for row in history.tasks if row.cold]
-    warm = [row.seconds for row in history.tasks if not row.cold]
-    assert 1 <= len(cold) <= 2  # workers outlive a run: they are warm in the second one
-    assert len(cold) + len(warm) == 16
-    assert min(cold) > np.median(warm) + COLD / 2
+    assert len(cold) == len(workers)  # workers outlive a run: they are warm in the second one
+    assert len(history.tasks) == 16
+    assert min(cold) >= WARM + COLD  # all others may be as slow on a busy machine
 
 
 def test_batches_of_several_sizes_give_a_curve(history):

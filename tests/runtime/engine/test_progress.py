@@ -117,12 +117,14 @@ def test_the_end_is_foretold_by_what_is_done():
 
 SCRIPT = """
 import time
+from pathlib import Path
 import weft
 
 
 @weft.task
 def nap(k):
-    time.sleep(0.3 if k else 60)
+    while not Path({gate!r}).exists():
+        time.sleep(0.01)
 
 
 def build():
@@ -130,10 +132,16 @@ def build():
 """
 
 
+BOTH = re.compile(r"cpu0 nap-\d+ +cpu1 nap-\d+")
+
+
 def watched(folder, numbers, *, interrupt=False):
-    """Run `weft run` on a terminal of 80 columns; what it wrote, its exit code and its process."""
-    script = folder / "naps_script.py"
-    script.write_text(SCRIPT.format(numbers=numbers))
+    """Run `weft run` on a terminal of 80 columns; what it wrote, and its process.
+
+    Its tasks go on once the terminal showed two of them; with `interrupt`, they do not end.
+    """
+    script, gate = folder / "naps_script.py", folder / "gate"
+    script.write_text(SCRIPT.format(numbers=numbers, gate=str(gate)))
     environment = {**os.environ, "WEFT_HISTORY": str(folder / "h.sqlite"), "TERM": "xterm"}
     here, there = pty.openpty()
     import fcntl
@@ -160,9 +168,12 @@ def watched(folder, numbers, *, interrupt=False):
                 text += os.read(here, 65536)
             except OSError:
                 break
-        if interrupt and not pressed and b"nap-" in text:
+        if not pressed and BOTH.search(text.decode(errors="replace")):
             pressed = True
-            os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does: to all of them
+            if interrupt:
+                os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does: to all of them
+            else:
+                gate.touch()
     process.wait(120)
     os.close(here)
     return text.decode(), process
@@ -173,7 +184,7 @@ def test_a_run_on_a_terminal(tmp_path):
     assert process.returncode == 0, text
     drawn = text[: text.rindex("\x1b[J")]
     assert "/12 tasks" in drawn
-    assert re.search(r"cpu0 nap-\d+ +cpu1 nap-\d+", drawn)
+    assert BOTH.search(drawn)
     assert all(
         len(line) < 80
         for line in re.sub(r"\x1b\[\d*[AKJ]", "", drawn).replace("\r", "\n").split("\n")

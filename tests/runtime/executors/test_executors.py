@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 import weft
+from tests.support.run_functions import waits_for
 from weft.model import Cluster
 from weft.runtime import History, LocalDevice, current_device
 from weft.runtime.costs.keys import CostKey
@@ -108,14 +109,16 @@ def test_a_dead_process_fails_its_call_only(executor, how):
     assert [other.result() for other in others] == list(range(50))
 
 
-def test_waiting_calls_can_be_cancelled_and_running_ones_cannot():
+def test_waiting_calls_can_be_cancelled_and_running_ones_cannot(tmp_path):
+    gate = tmp_path / "gate"
     with weft.Executor(1, history=False) as own:
-        running = own.submit(time.sleep, 0.5)
+        running = own.submit(waits_for, str(gate))
         waiting = [own.submit(time.sleep, 60) for _ in range(3)]
         while not running.running():
             time.sleep(0.01)
         assert not running.cancel()
         assert all(call.cancel() for call in waiting)
+        gate.touch()
     assert running.result() is None
 
 
@@ -146,7 +149,7 @@ def test_the_program_ends_after_its_calls_and_leaves_no_process():
         [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=True,
     )
     first, pid, last = done.stdout.splitlines()
@@ -181,7 +184,7 @@ def test_functions_sent_by_value_never_keep_an_old_state():
         [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.stdout.splitlines() == ["[101, 1, 1]", "[102, 2, 2]", "[107, 2, 2]"], done.stderr

@@ -25,7 +25,7 @@ def on_gpu(*_):
 
 
 def slow(*_):
-    time.sleep(0.08)
+    time.sleep(2.0)  # longer than a busy machine keeps the quick one waiting
     return "slow"
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import weft
 from tests.support import run_functions as f
+from tests.support.waiting import PATIENCE
 from weft.runtime import FakeBackend, LocalBackend, PolicyReplaced, RunOptions, TaskFailed
 from weft.runtime.backends.protocol import DeviceAdded
 from weft.runtime.service.budgets import Budget
@@ -80,10 +81,10 @@ def test_a_full_queue_pushes_back():
     queue.put("a", 1)
     with pytest.raises(QueueFull, match="'b' has to wait"):
         queue.put("b", 2)
-    waiter = threading.Thread(target=lambda: queue.put("b", 2, timeout=30.0))
+    waiter = threading.Thread(target=lambda: queue.put("b", 2, timeout=PATIENCE))
     waiter.start()
     assert queue.take().item == 0  # makes room
-    waiter.join(30.0)
+    waiter.join(PATIENCE)
     assert not waiter.is_alive()
     assert len(queue) == 2
     queue.close()
@@ -220,7 +221,7 @@ def test_posterior_budgets_carry_their_overdraft():
     again.service, again.futures = Service(again, budgets={"app": Budget(2.0, 10.0)}), []
     again.submit_due(0.0)
     with again.service:
-        again.futures[0].result(60)
+        again.futures[0].result(PATIENCE)
         workflow = weft.Workflow(work=[3.0], src=[], dst=[], data=[], name="app")
         again.service.submit("app", workflow, functions={"task": print}).result(
             60
@@ -320,8 +321,8 @@ def test_a_full_service_pushes_back():
     with pytest.raises(QueueFull, match="'b' has to wait"):
         service.submit("b", workflow, functions={"task": print}, timeout=0.01)
     with service:  # runs what waits
-        later = service.submit("b", workflow, functions={"task": print}, timeout=30.0)
-        assert later.result(60)["t0"] in (
+        later = service.submit("b", workflow, functions={"task": print}, timeout=PATIENCE)
+        assert later.result(PATIENCE)["t0"] in (
             0,
             1,
         )  # the number of the instance: the first of another busy period, or behind a's
@@ -339,9 +340,9 @@ def test_what_fits_no_device_is_told_to_whoever_submitted_it(first):
     }
     with service:
         with pytest.raises(weft.InvalidInput):
-            futures[0 if first else 1].result(60)
-        assert futures[1 if first else 0].result(60) == {"t0": 0}
-        assert service.submit("a", good, functions={"task": print}).result(60)["t0"] >= 0
+            futures[0 if first else 1].result(PATIENCE)
+        assert futures[1 if first else 0].result(PATIENCE) == {"t0": 0}
+        assert service.submit("a", good, functions={"task": print}).result(PATIENCE)["t0"] >= 0
 
 
 def test_what_waits_can_be_cancelled():
@@ -350,7 +351,7 @@ def test_what_waits_can_be_cancelled():
     gone, stays = (service.submit("a", workflow, functions={"task": print}) for _ in range(2))
     assert gone.cancel()
     with service:
-        assert stays.result(60) == {"t0": 0}
+        assert stays.result(PATIENCE) == {"t0": 0}
     with pytest.raises(weft.InvalidInput, match="max_concurrent is 0"):
         Service(service.backend, max_concurrent=0)
 
@@ -444,9 +445,9 @@ def test_several_applications_on_one_backend():
         b = weft.WorkflowBuilder()
         b.task("bad", work=1.0)
         failing = service.submit("other", b.build(), functions={"task": f.raises})
-        answers = [future.result(60) for future in futures]
+        answers = [future.result(PATIENCE) for future in futures]
         with pytest.raises(TaskFailed, match="no 3"):
-            failing.result(60)
+            failing.result(PATIENCE)
     assert answers == [{"plus-0": k * k + 1} for k in range(5) for _ in range(2)]
     assert multiprocessing.active_children() == []
 
@@ -469,9 +470,9 @@ def test_results_stay_apart_when_submissions_replace_others():
         for future, answer in jobs:
             if answer is None:
                 with pytest.raises(TaskFailed, match="no 3"):
-                    future.result(60)
+                    future.result(PATIENCE)
             else:
-                assert list(future.result(60).values()) == [answer]
+                assert list(future.result(PATIENCE).values()) == [answer]
         assert not backend._results
     told = [(e.kind, e.task, e.result) for e in heard if e.kind != "started"]
     assert told == [("begun", "", None), ("finished", "square-0", 0), ("finished", "plus-0", 1)]
@@ -493,11 +494,11 @@ def test_a_late_small_one_does_not_wait_for_an_early_large_one(tmp_path):
             functions={"task": threading.Lock().acquire},
         )
         try:
-            assert small.result(120) == {"plus-0": 10}
+            assert small.result(PATIENCE) == {"plus-0": 10}
             with pytest.raises(weft.InvalidInput, match="cannot be sent"):
-                locked.result(120)
+                locked.result(PATIENCE)
         finally:
             gate.touch()
-        assert large.result(120) == {"gated-0": 50}
+        assert large.result(PATIENCE) == {"gated-0": 50}
         assert not backend._results  # delivered results are dropped
     assert multiprocessing.active_children() == []

@@ -11,6 +11,7 @@ import pytest
 import weft
 from tests.report.pages import STREAM
 from tests.support.server import serving
+from tests.support.waiting import PATIENCE, wait_until
 from weft.formats.native.stream_toml import read_stream_toml
 from weft.generators import stream_of
 from weft.model import Problem, Workload
@@ -108,13 +109,11 @@ def test_a_run_of_a_service_has_a_band_and_its_waiting_tasks(tmp_path):
         assert set(first["history"]) == {"time", "counts"}
         assert all("history" not in later for later in seen[1:])
         assert bands
-        for band, status in zip(bands, [s for s in seen[:-1] if s.get("forecast")], strict=True):
+        for band in bands:
             (low, high), (least, most) = band["half"], band["most"]
-            assert status["now"] - 1.0 <= least <= low <= band["median"] <= high <= most
-        limit = time.monotonic() + 10
+            assert 0.0 < least <= low <= band["median"] <= high <= most
         name = f"served {client.get(f'/v1/runs/{run}').json()['name']}"
-        while not known.scores(name) and time.monotonic() < limit:
-            time.sleep(0.02)
+        wait_until(lambda: known.scores(name))
         assert len(known.scores(name)) == 1  # how far off it was, for later bands
         assert state.runs.waiting.as_dict()["time"]
 
@@ -158,21 +157,22 @@ def test_the_status_of_a_cascade_counts_requests_by_stage(tmp_path):
         futures = [cascade.submit(x, timeout=600) for x in range(6)]
         for future in futures:
             watch.watch(future, 600.0)
-        limit = time.monotonic() + 60
-        while time.monotonic() < limit:
-            found = watch.status()
-            large = found["stages"]["large"]
+
+        def all_there():
+            status = watch.status()
+            large = status["stages"]["large"]
             held = large["waiting"] + large["queued"] + large["running"]
-            if held == 4 and large["running"] and found["times"]["count"] == 2:
-                break
-            time.sleep(0.01)
+            there = held == 4 and large["running"] and status["times"]["count"] == 2
+            return status if there else None
+
+        found = wait_until(all_there)
         assert found["requests"] == 4
         assert found["stages"]["small"]["requests"] == 6
         assert [unit["task"] for unit in found["units"]] == ["large"]
         assert found["times"]["count"] == 2
         (tmp_path / "gate").touch()
         for future in futures:
-            future.result(300)
+            future.result(PATIENCE)
         found = watch.status()
     assert found["stages"]["large"]["requests"] == 4
     assert (found["policy"], found["counts"]["answered"]) == ("fifo", 6)
