@@ -81,12 +81,14 @@ def attempt(seed: Seed, path: Path, *, deep: bool = True) -> str | None:
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", UserWarning)  # weft's own, for the user
         try:
+            longest = LONGEST
             read = seed.read(path)
+            longest = 10**9  # what is used later may have names of any length
             if deep:
                 refuse_unsound(read, path.parent)
         except WeftError as error:
             message = str(error)
-            if not message.isprintable() or len(message) > LONGEST:
+            if not message.isprintable() or len(message) > longest:
                 return f"a message that is no plain line: {message[:200]!r}"
         except Exception as error:  # noqa: BLE001  # the very thing that is looked for
             at = traceback.extract_tb(error.__traceback__)[-1]

@@ -18,7 +18,14 @@ import numpy.typing as npt
 
 from weft.errors import InvalidInput, UnknownName
 from weft.formats.parsing.record import Record, shown
-from weft.formats.parsing.source import decode_text, naming, parse_json, read_bytes, write_bytes
+from weft.formats.parsing.source import (
+    decode_text,
+    is_there,
+    naming,
+    parse_json,
+    read_bytes,
+    write_bytes,
+)
 from weft.registry import closest
 
 Numbers: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -123,7 +130,7 @@ def find_model(name_or_path: str | Path) -> Path:
     if name in bundled_models():
         return BUNDLED / f"{name}.json"
     card = card_path(name_or_path)
-    if card.is_file():
+    if is_there(card):
         return card
     if card.parent != Path() or name.endswith((".safetensors", ".json")):
         raise InvalidInput(

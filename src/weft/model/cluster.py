@@ -433,7 +433,8 @@ def _curves(devices: Sequence[Device]) -> dict[str, FloatArray]:
 def _curve_of(device: Device, kind: str, curve: Curve) -> FloatArray:
     if np.ndim(curve) == 0:
         sizes = np.arange(float(min(device.batch, LARGEST_CURVE + 1)))
-        return np.asarray(1.0 + float(np.asarray(curve)) * sizes)
+        with np.errstate(over="ignore"):  # infinite numbers are refused with the other curves
+            return np.asarray(1.0 + float(np.asarray(curve)) * sizes)
     values = np.asarray(curve, float)
     if values.shape != (device.batch,):
         raise InvalidInput(

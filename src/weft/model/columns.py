@@ -42,7 +42,7 @@ def integers(values: ArrayLike, what: str, *, shape: tuple[int, ...]) -> IntArra
     array = np.asarray(values)
     if array.dtype != np.int64:
         as_float = _as(values, np.float64, what)
-        whole = np.isfinite(as_float) & (as_float == np.floor(as_float))
+        whole = (np.abs(as_float) < 2.0**63) & (as_float == np.floor(as_float))
         if not whole.all():
             raise InvalidInput(
                 f"{what} must hold whole numbers; found {as_float[~whole].flat[0]!s}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from weft.errors import InvalidInput, Unsupported
 from weft.formats.model_file import card_path
+from weft.formats.parsing.source import is_there
 from weft.model import Problem, Workload
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.policy import POLICIES, read_policy
@@ -35,7 +36,7 @@ def load_policy(policy: str | os.PathLike[str] | Policy) -> Policy:
     if name in POLICIES:
         return POLICIES.create(name)
     looks_like_path = Path(name).parent != Path() or name.endswith((".json", ".safetensors"))
-    if looks_like_path or card_path(name).is_file():
+    if looks_like_path or is_there(card_path(name)):
         return read_policy(name)
     return POLICIES.create(name)  # raises, with the closest name
 

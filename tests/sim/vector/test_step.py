@@ -231,6 +231,14 @@ def test_bad_options(change, message):
         StepOptions(**change)
 
 
+def test_outcomes_that_no_choice_has_are_refused():
+    batch = StepBatch(PAPER.with_jobs(4), 1)
+    arrival, outcome = PAPER.with_jobs(4).draw_ticks(1)
+    for wrong in (-1, 99):
+        with pytest.raises(InvalidInput, match="numbers of branches"):
+            batch.begin(0, arrival, np.full_like(outcome, wrong))
+
+
 def test_bad_actions_and_rules():
     fleet = StepBatch(PAPER.with_jobs(2), 1)
     fleet.reset(1)

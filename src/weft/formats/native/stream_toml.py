@@ -75,7 +75,7 @@ from weft.formats.native.stream_graph import (
 from weft.formats.parsing.limits import check_devices
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record
-from weft.formats.parsing.source import decode_text, naming, read_bytes
+from weft.formats.parsing.source import decode_text, is_there, naming, read_bytes
 from weft.model import Cluster, Device, Links, Problem
 from weft.model.cluster import LARGEST_CURVE, Curve
 from weft.model.conditional_stream import Arrivals, ConditionalStream, SharedStreams
@@ -147,7 +147,7 @@ def _read(where: str) -> str:
     if where in shipped:
         place = files("weft.formats").joinpath("streams", f"{where}.toml")
         return place.read_text(encoding="utf-8")
-    if not where.endswith(".toml") and not Path(where).exists():
+    if not where.endswith(".toml") and not is_there(Path(where)):
         raise UnknownName(f"unknown stream '{where}'{closest(where, shipped)}; or give a TOML file")
     with naming(where):
         return decode_text(read_bytes(Path(where)))

@@ -160,7 +160,7 @@ def decode_cluster(r: Record) -> Cluster:
 
 def _curve_rows(curve: FloatArray, devices: int, path: str) -> FloatArray:
     """Return a batch curve or a set-up as one row per device."""
-    if len(curve) % devices:
+    if not devices or len(curve) % devices:
         raise InvalidInput(f"{path} has rows of {len(curve)} numbers for {devices} devices")
     return np.asarray(curve).reshape(devices, -1)
 

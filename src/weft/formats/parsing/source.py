@@ -174,6 +174,20 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
+def is_there(path: Path) -> bool:
+    """Tell whether there is such a file or folder; what cannot be its name is none.
+
+    Examples
+    --------
+    >>> is_there(Path("x" * 300)), is_there(Path("."))
+    (False, True)
+    """
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long, or with a NUL
+        return False
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file, packed when its name ends with .gz; equal content gives equal bytes.
 

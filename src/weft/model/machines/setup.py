@@ -63,7 +63,9 @@ def checked_setup(
     """Return the set-ups as frozen columns; refuse those that no device can hold."""
     p = len(names)
     made = {str(k): floats(v, f"set-up of '{k}'", shape=(p, 3)) for k, v in setup.items()}
-    pinned = sum((v[:, PINNED] * v[:, MEMORY] for k, v in made.items()), np.zeros(p))
+    with np.errstate(over="ignore"):  # infinite amounts exceed every cache
+        held = (np.where(v[:, PINNED] > 0.0, v[:, MEMORY], 0.0) for v in made.values())
+        pinned = sum(held, np.zeros(p))
     for kind, rows in made.items():
         for d, (seconds, memory, always) in enumerate(rows.tolist()):
             where = f"the set-up of '{kind}' on device '{names[d]}'"
@@ -72,6 +74,8 @@ def checked_setup(
                     f"{where} takes {seconds:g} s and {memory:g} bytes; both must be finite "
                     "numbers, zero or more"
                 )
+            if always not in (0.0, 1.0):
+                raise InvalidInput(f"{where} is pinned by {always:g}; it must be 0 or 1")
             if kind == ANY_KIND and always:
                 raise InvalidInput(f"{where} is pinned; name the kinds that stay loaded")
             if memory + pinned[d] - always * memory > cache[d]:

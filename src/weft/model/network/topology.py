@@ -187,7 +187,14 @@ class Topology:
         ends = (np.broadcast_to(x, (count, count)) for x in (2 * node[:, None], 2 * node + 1))
         path = np.stack([next(ends), *np.moveaxis(crossed[pair], 2, 0), next(ends)], axis=2)
         bandwidth = np.minimum(np.minimum(up[:, None], down), least[pair])
-        latency = wait[:, None] + wait + seconds[pair]
+        with np.errstate(over="ignore"):
+            latency = wait[:, None] + wait + seconds[pair]
+        if len(far := np.argwhere(apart & np.isinf(latency))):
+            a, b = far[0].tolist()
+            raise InvalidInput(
+                f"the latencies from node '{nodes[a]}' to node '{nodes[b]}' add up to more than "
+                "can be computed with"
+            )
         trunks = [t.bandwidth for t in self.trunks for _ in range(2)]
         return Routes(
             frozen(np.concatenate((np.stack((up, down), axis=1).reshape(-1), trunks))),

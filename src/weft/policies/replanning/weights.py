@@ -5,12 +5,15 @@ All terms are in seconds, so that weights mean the same whatever the unit of tim
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 
 from weft.errors import InvalidInput, UnknownName
+from weft.formats.parsing.record import shown
 from weft.model.columns import FloatArray
 from weft.registry import closest
 
@@ -67,8 +70,9 @@ def weights_of(given: Mapping[str, float]) -> FloatArray:
     for name, value in given.items():
         if name not in WEIGHTS:
             raise UnknownName(f"unknown weight '{name}'{closest(name, WEIGHTS)}")
-        if not np.isfinite(value):
-            raise InvalidInput(f"weight '{name}' is {value}; it must be a finite number")
+        whole = isinstance(value, Real) and not isinstance(value, bool)
+        if not (whole and abs(value) <= sys.float_info.max):
+            raise InvalidInput(f"weight '{name}' is {shown(value)}; it must be a finite number")
         weights[WEIGHTS.index(name)] = value
     return weights
 

@@ -31,7 +31,7 @@ from weft.formats.native.cluster_toml import parse_toml
 from weft.formats.native.stream_toml import load_stream, stream_names
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record
-from weft.formats.parsing.source import decode_text, naming, read_bytes
+from weft.formats.parsing.source import decode_text, is_there, naming, read_bytes
 from weft.model.conditional_stream import ConditionalStream
 from weft.registry import closest
 from weft.runtime.backends.local.device import LocalDevice
@@ -106,7 +106,7 @@ def load_cascade(
         policy = record.text("policy", DEFAULT_POLICY)
     if stream is None:
         stream = named if named in stream_names() else where.parent / named
-    if (where.parent / policy).exists():
+    if is_there(where.parent / policy):
         policy = str(where.parent / policy)
     loaded = load_stream(stream)
     with naming(str(where)):

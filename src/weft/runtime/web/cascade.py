@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from weft.errors import InvalidInput, WeftError
-from weft.formats.parsing.source import decode_text, naming, one_line, parse_json
+from weft.formats.parsing.source import decode_text, is_there, naming, one_line, parse_json
 from weft.runtime.cascade.cascade import Cascade
 from weft.runtime.cascade.request import DeadlineMissed, StageFailed
 from weft.runtime.service.queue import QueueFull
@@ -137,7 +137,7 @@ class CascadeApp:
         """Return the path of a file in the folder of the cascade, or a name as it is."""
         folder = Path(self.cascade.description.folder).resolve()
         path = (folder / name).resolve()
-        if "/" not in name and not path.exists() and not path.with_suffix(".json").exists():
+        if "/" not in name and not is_there(path) and not is_there(path.with_suffix(".json")):
             return name
         if not self.cascade.description.folder or folder not in path.parents:
             raise Refused(400, f"'{name}' is not in the folder of the cascade file")

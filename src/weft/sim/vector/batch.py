@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput, Stuck
+from weft.formats.parsing.record import shown
 from weft.model import Scenario, Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream, in_ticks, ticked
@@ -23,6 +24,9 @@ Idle = Literal["block", "event"]
 REWARDS = ("completion", "tardiness", "late")
 """What rewards add up to: minus the sum of completion times, of the seconds after deadlines, or the
 number of jobs that end after their deadline."""
+
+LARGEST = 1e300
+"""Largest number of an option, beside infinity."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +66,12 @@ class StepOptions:
             raise InvalidInput(f"idle is '{self.idle}'; it must be 'block' or 'event'")
         if self.reward not in REWARDS:
             raise InvalidInput(f"reward is '{self.reward}'; it must be one of {', '.join(REWARDS)}")
-        for name in ("idle_seconds", "window", "age_scale", "queue_scale"):
-            if not getattr(self, name) > 0:
-                raise InvalidInput(f"{name} is {getattr(self, name)}; it must be above zero")
-        if not self.prior > 0 or self.ages < 0:
-            raise InvalidInput(
-                f"prior is {self.prior} and ages {self.ages}; "
-                "a prior must be above zero, ages zero or more"
-            )
+        for name in ("idle_seconds", "window", "prior", "age_scale", "queue_scale"):
+            value = getattr(self, name)
+            if not (0 < value <= LARGEST or value == np.inf):
+                raise InvalidInput(f"{name} is {shown(value)}; it must be above zero")
+        if self.ages < 0:
+            raise InvalidInput(f"ages is {self.ages}; it must be zero or more")
 
 
 class Steps(NamedTuple):
@@ -204,6 +206,13 @@ class StepBatch:
     def place(self, s: int, arrival: FloatArray, outcome: IntArray) -> None:
         """Reset simulation s to these arrivals (ticks, sorted) and outcomes (jobs, choices)."""
         sim, state = self.tables.sim, self.tables.state
+        branches = np.diff(self.stream.problem.workflow.choices.first)
+        taken = outcome.reshape(self.stream.jobs, len(branches))
+        if ((taken < 0) | (taken >= branches)).any():
+            raise InvalidInput(
+                f"outcomes of choices are from {outcome.min()} to {outcome.max()}; they must be "
+                f"numbers of branches, of which there are {branches.tolist()}"
+            )
         self._counted[s] = False
         for name in _OWN:
             np.copyto(getattr(sim, name)[s], getattr(self._blank, name))
