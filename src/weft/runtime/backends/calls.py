@@ -16,8 +16,12 @@ from weft.runtime.backends.local.worker import Slot
 from weft.runtime.backends.payload import pickled
 from weft.runtime.backends.protocol import Call, Input
 
-START_LIMIT = 120.0
-"""Seconds in which a worker process must connect."""
+START_LIMIT = 600.0
+"""Seconds in which an own worker process must connect. One that dies is noticed at once; one that
+lives may take minutes on a busy machine."""
+
+OTHERS_START_LIMIT = 120.0
+"""Seconds for workers of a cluster that somebody else runs, which may be full."""
 
 MAX_STARTS = 3
 """Starts in a row at which a worker may end itself before its device is left out."""

@@ -19,7 +19,7 @@ from distributed import Client
 
 from weft.errors import InvalidInput, WeftError
 from weft.model import Cluster
-from weft.runtime.backends.calls import START_LIMIT
+from weft.runtime.backends.calls import OTHERS_START_LIMIT, START_LIMIT
 from weft.runtime.backends.dask import plugin as remote
 from weft.runtime.backends.dask.local_cluster import LocalDaskCluster
 from weft.runtime.backends.local.device import (
@@ -212,7 +212,7 @@ class WorkerRegistry:
             time.sleep(0.05)
         greetings = [self.handshake(site) for site in self.sites if site.id not in dead]
         for thread in greetings:
-            thread.join(START_LIMIT)
+            thread.join(OTHERS_START_LIMIT if self.local is None else START_LIMIT)
         return [self.join(facts) for facts in new]
 
     def settle(self, facts: remote.Facts, here: Container[str] = ()) -> WorkerSite | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from weft.errors import InvalidInput, MissingExtra, Unsupported, WeftError
 from weft.model import Cluster
-from weft.runtime.backends.calls import START_LIMIT
+from weft.runtime.backends.calls import OTHERS_START_LIMIT, START_LIMIT
 from weft.runtime.backends.descendants import VARIABLE, end_descendants, new_token
 from weft.runtime.backends.local.device import LocalDevice, device_count, device_list, local_devices
 from weft.runtime.backends.local.process import ONE_THREAD
@@ -28,10 +28,6 @@ QUIET = {
 }
 """Settings of an own Ray: no usage reports, loopback only. On a busy machine a worker may take more
 than the usual minute to start: Ray would end it and start another one, again and again."""
-
-OWN_START_LIMIT = 600.0
-"""Seconds in which an own Ray must start an actor: nobody else has its processors, so it is only
-slow. Ray of others may be full, which is an error after `START_LIMIT`."""
 
 HEAD = ("gcs_server", "raylet")
 """Processes without which Ray does not work."""
@@ -153,7 +149,7 @@ class RaySession:
     @property
     def start_limit(self) -> float:
         """Seconds in which an actor must start."""
-        return OWN_START_LIMIT if self.own else START_LIMIT
+        return START_LIMIT if self.own else OTHERS_START_LIMIT
 
     @property
     def _wanted(self) -> list[tuple[str, dict[str, float]]]:
