@@ -174,7 +174,8 @@ def _factors(problem: Problem, longer: Mapping[str | int, float]) -> dict[int, f
                 f"task '{problem.workflow.task_name(number)}' is to take {by} times as long; the "
                 "factor must be a finite number above zero"
             )
-        if not float(problem.work[number]) * by < np.inf:
+        least = float(problem.pace[problem.row[number]].min())
+        if not float(problem.work[number]) * by * least < np.inf:
             raise InvalidInput(
                 f"task '{problem.workflow.task_name(number)}' is to take {by:g} times as long, "
                 "which is too long to be computed with"
