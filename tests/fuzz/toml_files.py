@@ -121,7 +121,7 @@ process = "poisson"
 gap = "40 ms"
 [[streams.tasks]]
 name = "detect"
-time = {GPU = "10 ms"}
+time = {GPU = "10 ms", CPU = "30 ms"}
 kind = "vision"
 output = "3 MB"
 repeat = {most = 3, again = 0.2}
