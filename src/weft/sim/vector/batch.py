@@ -69,9 +69,8 @@ class StepOptions:
         for name in ("idle_seconds", "window", "prior", "age_scale", "queue_scale"):
             value = getattr(self, name)
             if not (0 < value <= LARGEST or value == np.inf):
-                raise InvalidInput(
-                    f"{name} is {shown(value)}; it must be above zero, and infinite or below {LARGEST:g}"
-                )
+                rule = f"it must be above zero, and infinite or below {LARGEST:g}"
+                raise InvalidInput(f"{name} is {shown(value)}; {rule}")
         if self.ages < 0:
             raise InvalidInput(f"ages is {self.ages}; it must be zero or more")
 
