@@ -23,11 +23,12 @@ QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_worker_register_timeout_seconds": "600",
+    "RAY_worker_register_timeout_seconds": "180",
     "RAY_gcs_server_port_wait_time_s": "120",
 }
 """Settings of an own Ray: no usage reports, loopback only. On a busy machine a worker may take more
-than the usual minute to start: Ray would end it and start another one, again and again."""
+than the usual minute to start: Ray would end it and start another one, again and again. But Ray
+notices a worker that died at its start only when this time is over, so it is not longer."""
 
 HEAD = ("gcs_server", "raylet")
 """Processes without which Ray does not work."""
