@@ -145,7 +145,8 @@ def _trunks(count: int) -> str:
     return f'[[devices]]\nnode = "n0"\n[network]\n{port}{lines}'
 
 
-PAIR = json.dumps({"cost": [[1, 2], [3, 4]], "edges": [[0, 1]], "data": [5], "name": "pair"})
+LINKS = [[None, 1], [2, None]]
+PAIR = json.dumps({"cost": [[1, 2], [3, 4]], "edges": [[0, 1]], "data": [5], "bandwidth": LINKS})
 SPACES, ZEROS, LISTS = b" " * CHUNK, b"0," * (CHUNK // 2), b"[]," * (CHUNK // 2)
 BOMBS = {
     "2 GB of spaces in an object": Bomb(
@@ -217,7 +218,10 @@ BOMBS = {
         "x.toml", lambda: '[[variants]]\nof = "a"\nname = "b"\ncores = 1e300', load_variants
     ),
     "network of 3,000 nodes": Bomb("p.toml", lambda: _network(3000), formats.load_cluster),
-    "network of 2,000 trunks": Bomb("t.toml", lambda: _trunks(2000), formats.load_cluster),
+    "network of 20,000 trunks": Bomb("t.toml", lambda: _trunks(20_000), formats.load_cluster),
+    "cluster of 5 million entries": Bomb(
+        "e.toml", lambda: f"a = [{'1,' * 5_000_000}]", formats.load_cluster
+    ),
     "stream of 2**31 jobs": Bomb(
         "s3.toml", lambda: _stream(1).replace("jobs = 10", f"jobs = {2**31}"), load_stream
     ),

@@ -79,6 +79,9 @@ _DEEP_KEY = re.compile(
 )
 """A key of so many parts: tomllib takes quadratic time for it."""
 
+TOML_LINE_CELLS, TOML_ENTRY_CELLS = 128, 16
+"""Cells that a line and an entry count for: files by hand are short, and tomllib is slow."""
+
 
 def read_cluster_toml(text: str, *, name: str) -> Cluster:
     """Return the cluster a TOML text describes; `name` is used where the text has none."""
@@ -109,6 +112,8 @@ def read_cluster_toml(text: str, *, name: str) -> Cluster:
 
 def parse_toml(text: str) -> dict[str, Any]:
     """Parse TOML; whatever is wrong becomes `InvalidInput`."""
+    cells = TOML_LINE_CELLS * text.count("\n") + TOML_ENTRY_CELLS * text.count(",")
+    check_cells(cells, "a TOML text of so many lines and entries")
     if _DEEP_KEY.search(text):
         raise InvalidInput(f"has a key of more than {MAX_DEPTH} parts; it is not read")
     try:

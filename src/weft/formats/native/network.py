@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import InvalidInput
+from weft.formats.parsing.limits import LINK_TABLES, check_cells
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record
 from weft.model import Port, Topology, Trunk
@@ -50,7 +51,9 @@ def read_network(r: Record) -> Topology:
             if node in ports:
                 raise InvalidInput(f"{p.path('nodes')}: node '{node}' has a port already")
             ports[node] = Port(switch=p.text("switch", "switch"), **given)
-    trunks = [_trunk(t, ports) for t in r.children("trunks")] if "trunks" in r else []
+    rows = r.children("trunks") if "trunks" in r else []
+    check_cells(LINK_TABLES * len(rows) ** 2, f"a network of {len(rows)} trunks")
+    trunks = [_trunk(t, ports) for t in rows]
     return Topology(ports, trunks, r.text("sharing", "fair"))
 
 

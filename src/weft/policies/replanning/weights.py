@@ -5,8 +5,8 @@ All terms are in seconds, so that weights mean the same whatever the unit of tim
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from numbers import Real
 from typing import NamedTuple
 
@@ -70,11 +70,17 @@ def weights_of(given: Mapping[str, float]) -> FloatArray:
     for name, value in given.items():
         if name not in WEIGHTS:
             raise UnknownName(f"unknown weight '{name}'{closest(name, WEIGHTS)}")
-        whole = isinstance(value, Real) and not isinstance(value, bool)
-        if not (whole and abs(value) <= sys.float_info.max):
+        if not _is_finite(value):
             raise InvalidInput(f"weight '{name}' is {shown(value)}; it must be a finite number")
         weights[WEIGHTS.index(name)] = value
     return weights
+
+
+def _is_finite(value: object) -> bool:
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False
 
 
 def without_job_keys(weights: FloatArray) -> FloatArray:
