@@ -4,8 +4,8 @@
 
 Two replicas, one four times as fast as the other, each one request at a time. Both routers get the
 same requests at the same times, open loop: all of one size, and of unlike sizes (lognormal, mean
-1), which the caller states and weft's router reads. With equal sizes and exact counts no router can
-be more than about 20 % below the shorter queue at this load.
+1), which the caller states and weft's router reads. `router_bound.py` says how far below the
+shorter queue a router can be if all sizes are equal.
 """
 
 from __future__ import annotations
