@@ -17,7 +17,7 @@ TESTS = Path(__file__).parent
 
 LAYERS = (
     ("errors",),
-    ("display", "registry", "rng"),
+    ("display", "gymnasium_import", "registry", "rng"),
     ("model",),
     ("formats", "generators"),
     ("sim",),
