@@ -37,11 +37,6 @@ ELSEWHERE, BESIDE, TOGETHER = 0.4, 0.2, 0.2
 move all tasks on its device that follow from it too: a chain stays with its data."""
 
 
-def needs_replay(problem: Problem) -> bool:
-    """Return whether set-ups or shared links make times that planners only estimate."""
-    return problem.n > 0 and (problem.cluster.network is not None or problem.cluster.has_setup)
-
-
 def replayed(problem: Problem, schedule: Schedule) -> Schedule:
     """Return a schedule with the times that replay gives it on the machines of the problem.
 
