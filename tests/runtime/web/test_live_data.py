@@ -146,17 +146,29 @@ def test_samples_are_in_order_of_time(now):
 
 
 def test_the_status_of_a_cascade_counts_requests_by_stage(tmp_path):
-    """Six requests: 1, 2, 4 and 5 go on to the large stage, 0 and 3 do not."""
-    stages = {
-        "small": weft.Stage(lambda batch: [(x, "unsure" if x % 3 else "sure") for x in batch]),
-        "large": weft.Stage(lambda batch: [(_waited(tmp_path, x), None) for x in batch]),
-    }
+    """Six requests: 1, 2, 4 and 5 go on to the large stage, 0 and 3 do not.
+
+    The first one holds the unit until the others are there, so that they are one batch.
+    """
+
+    def small(batch):
+        _wait_for(tmp_path / "all")
+        return [(x, "unsure" if x % 3 else "sure") for x in batch]
+
+    def large(batch):
+        _wait_for(tmp_path / "gate")
+        return [(x, None) for x in batch]
+
+    stages = {"small": weft.Stage(small), "large": weft.Stage(large)}
     stream = read_stream_toml(STREAM, name="stream")
     with weft.Cascade(weft.CascadeDescription(stream, stages, policy="fifo")) as cascade:
         watch = CascadeWatch(cascade)
-        futures = [cascade.submit(x, timeout=600) for x in range(6)]
+        futures = [cascade.submit(0, timeout=600)]
+        wait_until(lambda: watch.status()["stages"]["small"]["running"])
+        futures += [cascade.submit(x, timeout=600) for x in range(1, 6)]
         for future in futures:
             watch.watch(future, 600.0)
+        (tmp_path / "all").touch()
 
         def all_there():
             status = watch.status()
@@ -180,7 +192,6 @@ def test_the_status_of_a_cascade_counts_requests_by_stage(tmp_path):
     assert found["times"]["mean"] <= found["times"]["p95"] <= found["times"]["p99"]
 
 
-def _waited(folder, x):
-    while not (folder / "gate").exists():
+def _wait_for(path):
+    while not path.exists():
         time.sleep(0.005)
-    return x
