@@ -268,7 +268,7 @@ def test_schedule_with_names(folder):
     document = json.loads((folder / "named.json").read_text())
     assert (document["task_name"], document["device_name"]) == (["t0"], ["d1"])
     assert same(formats.load_schedule(folder / "named.json"), schedule)
-    with pytest.raises(InvalidInput, match="names device 5"):
+    with pytest.raises(InvalidInput, match="is of device 5"):
         formats.save(
             Schedule.of(device=[5], start=[0.0], finish=[1.0]), folder / "x.json", problem=problem
         )

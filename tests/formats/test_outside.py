@@ -459,5 +459,5 @@ def test_chrome_trace_refuses():
     schedule = Schedule.of(device=[3], start=[0.0], finish=[1.0])
     with pytest.raises(InvalidInput, match="needs its problem"):
         formats.chrome_trace(schedule)
-    with pytest.raises(InvalidInput, match="names device 3, but problem 'problem' has 1 devices"):
+    with pytest.raises(InvalidInput, match="is of device 3, but 'problem' has 1 devices"):
         formats.chrome_trace(schedule, Problem.from_arrays([[1.0]]))

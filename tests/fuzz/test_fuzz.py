@@ -106,7 +106,7 @@ def test_the_harness_finds_what_is_accepted_but_unsound(corpus, tmp_path, monkey
         raise InvalidInput("no")
 
     path = tmp_path / "x.json"
-    path.write_bytes(corpus["weft-json problem"].content)
+    weft.save(weft.Problem.from_arrays([[1.0]]), path)
     monkeypatch.setattr(weft, "check", lambda *_: ["wrong"])
     assert "heft: wrong" in attempt(corpus["weft-json problem"], path)
     assert attempt(corpus["weft-json problem"]._replace(read=refuse), path) is None

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import weft
-from tests.model.test_explain import (
+from tests.model.explain.test_explain import (
     FEATURES,
     POLICIES,
     assert_explained,

@@ -54,6 +54,15 @@ class Links:
     node_bandwidth: float | None = None
     node_latency: float | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse matrices: those are for the cluster itself."""
+        for name, value in vars(self).items():
+            if np.ndim(value):
+                raise InvalidInput(
+                    f"{name} of links has shape {np.shape(value)}; give one number here, or a "
+                    "matrix to weft.Cluster"
+                )
+
     def matrices(self, node: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return the (p, p) bandwidth and latency of devices on the given nodes."""
         same = node[:, None] == node[None, :]

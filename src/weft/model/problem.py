@@ -89,11 +89,22 @@ class Problem(Displayed):
     pace: FloatArray
 
     def __post_init__(self) -> None:
-        """Refuse times that are too short or too long to compute with."""
+        """Refuse costs of other tasks or devices, and times too short or long to compute with."""
+        self._refuse_shapes()
         with np.errstate(all="ignore"):
             total = _total_duration(self) + _total_transfer(self)
         if not np.isfinite(total):
             _refuse_total(self)
+
+    def _refuse_shapes(self) -> None:
+        """Refuse a part that was replaced by that of another problem: kernels check no index."""
+        n, p, rows = self.workflow.n, self.cluster.p, self.pace.shape[0]
+        fits = self.work.shape == self.row.shape == (n,) and self.pace.shape == (rows, p)
+        if not fits or (n and not (self.row.min() >= 0 and self.row.max() < rows)):
+            raise InvalidInput(
+                f"the costs are those of {self.work.size} tasks on {self.pace.shape[-1]} devices; "
+                f"the problem has {n} and {p}: make it with Problem.bind"
+            )
 
     @classmethod
     def bind(cls, workflow: Workflow, cluster: Cluster) -> Problem:

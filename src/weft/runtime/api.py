@@ -17,7 +17,7 @@ from weft.runtime.backends.ray.session import RayDevice
 from weft.runtime.costs.history import History, history_for_run
 from weft.runtime.deciders.contender import load_contender
 from weft.runtime.engine.failure import TaskFailed
-from weft.runtime.execution import Execution, RunSettings, RunTrace
+from weft.runtime.execution import RunSettings, RunTrace, WorkflowRun
 from weft.runtime.inputs.functions import Functions, application_of
 from weft.runtime.inputs.variants import VariantLimits, choose_variants
 from weft.runtime.options import RunOptions
@@ -158,7 +158,7 @@ def run(
     try:
         limits = VariantLimits(min_accuracy, budget, seconds, seed)
         picked = choose_variants(given, load_contender(policy), place.devices(), known, limits)
-        trace = Execution(picked, place, known, settings).run()
+        trace = WorkflowRun(picked, place, known, settings).run()
     finally:
         if own:
             place.close()

@@ -91,7 +91,7 @@ class RunSettings:
     seed: int = 0
 
 
-class Execution:
+class WorkflowRun:
     """A run that is about to begin.
 
     Parameters

@@ -165,7 +165,7 @@ def test_the_front_on_the_command_line(tmp_path, capsys):
     assert found == [(2.0, 0.8), (6.0, pytest.approx(0.85)), (8.0, 0.9)]
     assert "makespan and accuracy" in (tmp_path / "f.svg").read_text()
     assert main([*common, "--min-accuracy", "0.9"]) == 0
-    assert "2 x large; mean accuracy 0.9; cost 0.5" in capsys.readouterr().out
+    assert "t0: large, t1: large; mean accuracy 0.9; cost 0.5" in capsys.readouterr().out
 
 
 def test_no_plan_on_the_front_is_beaten():

@@ -132,9 +132,10 @@ def difference_sentences(found: Mapping[str, Explanation]) -> list[str]:
     Examples
     --------
     >>> from weft.model import Problem
+    >>> from weft.model.explain import explain
     >>> from weft.planners import plan
     >>> problem = Problem.from_arrays([[2.0, 1.0], [3.0, 9.0]], [[0, 1]], [10.0], bandwidth=5.0)
-    >>> found = {name: plan(problem, name).explain() for name in ("heft", "met")}
+    >>> found = {name: explain(plan(problem, name)) for name in ("heft", "met")}
     >>> difference_sentences(found)[0]
     'met takes 1 s longer than heft: 2 s more moving data, 1 s less computing.'
     """
