@@ -5,8 +5,8 @@ gives one ratio, new over old; the table has the median ratio and its 95 % inter
 statistics): of the compiled kernel alone and, as a user meets it, of the whole call with its tables
 and trace. Problems use no capacities, batch curves, set-ups or networks.
 
-    git worktree add --detach /tmp/old 7fb4380   # before capacities; with its own environment
-    python benchmarks/two_versions.py --old /tmp/old/.venv/bin/python
+    git worktree add --detach ../old 7fb4380   # before capacities; with its own environment
+    python benchmarks/two_versions.py --old ../old/.venv/bin/python
 """
 
 from __future__ import annotations
