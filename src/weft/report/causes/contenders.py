@@ -135,9 +135,9 @@ def difference_sentences(found: Mapping[str, Explanation]) -> list[str]:
     >>> from weft.model.explain import explain
     >>> from weft.planners import plan
     >>> problem = Problem.from_arrays([[2.0, 1.0], [3.0, 9.0]], [[0, 1]], [10.0], bandwidth=5.0)
-    >>> found = {name: explain(plan(problem, name)) for name in ("heft", "met")}
+    >>> found = {name: explain(plan(problem, name)) for name in ("single-device", "heft")}
     >>> difference_sentences(found)[0]
-    'met takes 1 s longer than heft: 2 s more moving data, 1 s less computing.'
+    'heft takes 1 s longer than single-device: 2 s more moving data, 1 s less computing.'
     """
     if len(found) < 2:
         return [one.sentence for one in found.values()]
