@@ -1,6 +1,6 @@
 """Write tables of docs/results/front_door.json from the outputs of the commands that measured it.
 
-    python benchmarks/executor_overhead.py > executors.txt
+    python benchmarks/runtime/executor_overhead.py > executors.txt
     python benchmarks/session_decisions.py > sessions.txt
     weft train conditional --stream examples/streams/wide.toml --json > wide.json
     python docs/make_front_door.py --executors executors.txt --conditions "2 cores"

@@ -15,7 +15,7 @@ import weft
 from tests.fuzz.corpus import trace
 from tests.fuzz.mutations import ODD_VALUES, mutated
 from tests.fuzz.state import CASCADE, STREAM
-from tests.support.server import TOKEN, listening_to, serving
+from tests.support.web.server import TOKEN, listening_to, serving
 from weft.formats import to_text
 from weft.runtime.web.cascade import CascadeApp, CascadeEntry
 from weft.runtime.web.entrance import Entrance

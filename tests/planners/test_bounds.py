@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from tests.support.brute_force import shortest
+from tests.support.slow_twins.brute_force import shortest
 from tests.support.strategies import problems
 from weft.formats import load
 from weft.model import Problem

@@ -13,7 +13,7 @@ import numpy as np
 import weft
 from tests.report.test_live import scripted
 from tests.support.report_examples import eventful, layered
-from tests.support.server import TOKEN, listening_to, serving
+from tests.support.web.server import TOKEN, listening_to, serving
 from weft.formats.native.stream_toml import read_stream_toml
 from weft.report.causes.live import draw_live, live_page
 from weft.report.figures import Series, bar_figure, line_figure, pareto_figure

@@ -13,9 +13,9 @@ import pytest
 
 import weft
 from tests.report.gantt.test_chart import evil_page
-from tests.support.browser import CHROMIUM, COLOURS, chromium, settle
 from tests.support.report_examples import EVIL, diamond, eventful, in_order, layered
 from tests.support.waiting import PATIENCE
+from tests.support.web.browser import CHROMIUM, COLOURS, chromium, settle
 from weft.model import Problem, Schedule
 from weft.report.gantt.html import gantt_html
 from weft.report.page import Dag, Facts, Gantts, Section, Table, Text, report_html

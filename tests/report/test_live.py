@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import weft
-from tests.support.browser import chromium
-from tests.support.server import TOKEN, server_process, serving
+from tests.support.web.browser import chromium
+from tests.support.web.server import TOKEN, server_process, serving
 from weft.model import Problem, Workload
 from weft.report.causes.live import draw_live, live_page
 from weft.report.gantt.chart import Chart

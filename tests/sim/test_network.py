@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.machines import simgrid_compare
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,11 +80,9 @@ def test_policies_that_plan_again_agree(name, sharing):
         assert_same_by_view(workload, load_policy(name), scenario)
 
 
-def test_makespans_are_those_of_simgrid(monkeypatch):
+def test_makespans_are_those_of_simgrid():
     """One case of the benchmark; all of them are in docs/results/network.md."""
     pytest.importorskip("simgrid", reason="SimGrid is not installed (PyPI: simgrid)")
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-    simgrid_compare = importlib.import_module("simgrid_compare")
     problem = simgrid_compare.problem_of(simgrid_compare.Case("two switches", 4, 1.0, 0))
     schedule = plan(independent(problem), "heft").schedule
     ours = simgrid_compare.by_weft(problem, schedule)

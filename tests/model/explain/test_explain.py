@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from tests.support.slow_explain import SlowExplanation
+from tests.support.slow_twins.explain import SlowExplanation
 from tests.support.strategies import futures, problems
 from weft import Variant
 from weft.errors import InvalidInput, UnknownName, Unsupported

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from tests.support.brute_force import shortest
+from tests.support.slow_twins.brute_force import shortest
 from tests.support.strategies import problems
 from weft.errors import InvalidInput, UnknownName, Unsupported, WeftError
 from weft.formats import load

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.planners.search.test_anytime import layered
-from tests.support.brute_force import shortest
+from tests.support.slow_twins.brute_force import shortest
 from tests.support.strategies import problems
 from weft.errors import MissingExtra, UnknownName
 from weft.formats import load

@@ -10,8 +10,8 @@ import pytest
 
 import weft
 from tests.report.pages import STREAM
-from tests.support.server import serving
 from tests.support.waiting import PATIENCE, wait_until
+from tests.support.web.server import serving
 from weft.formats.native.stream_toml import read_stream_toml
 from weft.generators import stream_of
 from weft.model import Problem, Workload

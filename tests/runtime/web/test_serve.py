@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import weft
-from tests.support.server import FUNCTIONS, TOKEN, ended, limits, server_process, serving
 from tests.support.waiting import PATIENCE
+from tests.support.web.server import FUNCTIONS, TOKEN, ended, limits, server_process, serving
 from weft.runtime.web.documents import Documents, registered
 from weft.runtime.web.limits import own_token
 from weft.runtime.web.openapi import ROUTES

@@ -8,8 +8,8 @@ import time
 from urllib.parse import urlsplit
 
 import weft
-from tests.support.server import TOKEN, ended, serving
 from tests.support.waiting import PATIENCE, wait_until
+from tests.support.web.server import TOKEN, ended, serving
 from weft.formats.native.weft_json import write_json
 from weft.formats.native.weft_schema import encode
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server import ROOT
+from tests.support.web.server import ROOT
 from weft.sim.kernel.jit import stored
 
 USER = """

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support.slow_steps import SlowSteps
+from tests.support.slow_twins.steps import SlowSteps
 from weft.errors import InvalidInput, Stuck, Unsupported
 from weft.formats.native.stream_toml import load_stream
 from weft.model import Cluster, Device, Problem, Scenario, Topology, WorkflowBuilder, Workload

@@ -1,6 +1,6 @@
 """Completion times of a cascade under open-loop Poisson load, beside other ways to run it.
 
-    python benchmarks/cascade_load.py --loads 0.5 0.7 0.9 0.95 --seconds 60 --ray
+    python benchmarks/cascade/load.py --loads 0.5 0.7 0.9 0.95 --seconds 60 --ray
 
 All contenders get the same requests at the same times, one after the other: a policy that weft
 tunes for the measured stream, FIFO with full batches in the same runtime, Ray Serve with
@@ -15,9 +15,9 @@ the same cores as they like. `--example emulated` has devices that only pass tim
 
 The parts can run one after the other, so that only what is measured needs an idle machine:
 
-    python benchmarks/cascade_load.py --loads --tune 0 --measured m.toml --json r.json
-    python benchmarks/cascade_load.py --loads --stream m.toml --tuned tuned --json r.json
-    python benchmarks/cascade_load.py --loads 0.9 --stream m.toml --tuned tuned --ray --json r.json
+    python benchmarks/cascade/load.py --loads --tune 0 --measured m.toml --json r.json
+    python benchmarks/cascade/load.py --loads --stream m.toml --tuned tuned --json r.json
+    python benchmarks/cascade/load.py --loads 0.9 --stream m.toml --tuned tuned --ray --json r.json
 
 The first measures the stream and the capacity, the second tunes, the third compares at one load and
 adds its rows to those of the file.
@@ -41,8 +41,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cascade_contenders import Example, RayPipeline, ThreadPipeline, example, model_of, one_by_one
-from cascade_tables import put_load
+from contenders import Example, RayPipeline, ThreadPipeline, example, model_of, one_by_one
+from tables import put_load
 
 import weft
 from weft.formats.native.stream_toml import load_stream, read_stream_toml

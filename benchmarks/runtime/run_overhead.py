@@ -5,8 +5,8 @@ All of them use the same functions and two processes.
 Rows are printed as they are measured. Dask and Ray take milliseconds a task, so they get fewer
 tasks.
 
-python benchmarks/run_overhead.py --tasks 10000 --remote-tasks 2000
-python benchmarks/run_overhead.py --only local
+python benchmarks/runtime/run_overhead.py --tasks 10000 --remote-tasks 2000
+python benchmarks/runtime/run_overhead.py --only local
 """
 
 from __future__ import annotations

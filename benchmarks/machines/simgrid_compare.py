@@ -7,7 +7,7 @@ simulator then replays the plan with the same weights too, to show that nothing 
 SimGrid runs in the Python given by --python, which needs the package `simgrid` (from PyPI, or
 Debian's python3-simgrid).
 
-python benchmarks/simgrid_compare.py --python /path/to/python --write docs/results/simgrid.json
+    python benchmarks/machines/simgrid_compare.py --python PYTHON --write docs/results/simgrid.json
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def main() -> None:
     made = table(rows)
     text = json.dumps(
         {
-            "measured_with": "benchmarks/simgrid_compare.py",
+            "measured_with": "benchmarks/machines/simgrid_compare.py",
             "provenance": "written by the script; SimGrid 3.32 (Debian), model CM02",
             "tables": {"makespans": made},
         },

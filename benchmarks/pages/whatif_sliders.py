@@ -1,4 +1,4 @@
-"""What-if sliders of a live page: ``python benchmarks/whatif_sliders.py --tasks 1000``.
+"""What-if sliders of a live page: ``python benchmarks/pages/whatif_sliders.py --tasks 1000``.
 
 A server of its own holds a run of so many tasks that goes on. A real browser moves its sliders
 with real keys; the page measures each answer from the question to the sentence. Prints one JSON
@@ -116,7 +116,7 @@ def as_results(found: dict[str, Any]) -> dict[str, Any]:
     row = [f"{found['tasks']:,}", found["moves"], found["median_ms"], found["worst_ms"]]
     columns = ["tasks", "moves", "median, ms", "worst, ms", "below 100 ms"]
     return {
-        "measured_with": "python benchmarks/whatif_sliders.py",
+        "measured_with": "python benchmarks/pages/whatif_sliders.py",
         "provenance": "written by the command; server and browser on two cores, beside other work "
         f"of low priority (load {os.getloadavg()[0]:.0f})",
         "tables": {

@@ -1,6 +1,6 @@
 """Processor seconds of a scheduling round of the Snakemake plugin, by number of jobs.
 
-    python benchmarks/snakemake_round.py 700000
+    python benchmarks/runtime/snakemake_round.py 700000
 
 Half of the jobs can run; each is read by one other, and all of these by one last. The jobs are
 stand-ins with the attributes that the plugin reads, and outputs of one file each. The first round

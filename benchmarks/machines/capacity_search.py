@@ -3,8 +3,8 @@
 Thirty drawn cases of 30 to 60 tasks on one to four nodes. `exact` has a minute for each, `anytime`
 a second; the table counts how often `anytime` is within 3 % of the best schedule of `exact`.
 
-    python benchmarks/capacity_search.py --write docs/results/capacity.json
-    python benchmarks/capacity_search.py --exact-from docs/results/capacity.json  # anytime only
+    python benchmarks/machines/capacity_search.py --write docs/results/capacity.json
+    python benchmarks/machines/capacity_search.py --exact-from docs/results/capacity.json
 
 Before them, HEFT plans 10,000 tasks on 32 nodes with three capacities.
 """

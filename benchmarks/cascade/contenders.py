@@ -22,7 +22,7 @@ import numpy as np
 from weft.runtime.cascade.description import CascadeDescription, load_cascade
 from weft.runtime.cascade.stage import UnitSetting
 
-EXAMPLES = Path(__file__).parents[1] / "examples" / "cascade"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "cascade"
 STAGES = ("small", "medium", "large")
 UNSURE = "unsure"
 

@@ -5,9 +5,9 @@ on this machine; a device repeats the kernels it is slow at. Dask's own way: the
 once; Dask places the tasks, and moves them later. Ray's own way: one remote task per kernel, with
 references to its inputs; Ray places it on a node with a free processor.
 
-python benchmarks/cluster_cholesky.py --backend dask --rounds 3
-python benchmarks/cluster_cholesky.py --backend ray --devices uniform
-python benchmarks/cluster_cholesky.py --backend dask --size 320
+python benchmarks/runtime/cluster_cholesky.py --backend dask --rounds 3
+python benchmarks/runtime/cluster_cholesky.py --backend ray --devices uniform
+python benchmarks/runtime/cluster_cholesky.py --backend dask --size 320
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from weft.runtime.backends.local.worker import at_device, fill
 from weft.runtime.backends.ray.session import QUIET
 from weft.runtime.inputs.functions import application_of
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 OwnWay = Callable[[Application], tuple[float, list[Any]]]
 """Runs an application by the scheduling of the cluster; returns seconds and results."""

@@ -1,6 +1,6 @@
 """How far below the shorter queue any router of equal requests can be: exact queueing analysis.
 
-    python benchmarks/router_bound.py --load 0.8 --write docs/results/cascade.json
+    python benchmarks/cascade/router_bound.py --load 0.8 --write docs/results/cascade.json
 
 Two servers, 40 and 160 ms per request, Poisson arrivals, as in router_load.py. The lower bound
 holds for every router, also for one that holds requests back in a queue of its own: it is the
@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numba
 import numpy as np
-from cascade_tables import put_table
+from tables import put_table
 
 FAST, SLOW = 0.04, 0.16
 """Seconds of a request on each server."""

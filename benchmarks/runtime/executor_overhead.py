@@ -3,7 +3,7 @@
 All of them have the same functions and two processes; rounds alternate, so that the load of the
 machine meets all of them. The median of the rounds counts.
 
-python benchmarks/executor_overhead.py --calls 5000 --rounds 5
+python benchmarks/runtime/executor_overhead.py --calls 5000 --rounds 5
 """
 
 from __future__ import annotations

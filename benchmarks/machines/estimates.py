@@ -6,7 +6,7 @@ load kinds, which takes from a half to four times the mean task, into caches for
 "both": all of it. Each planner plans once as if links were independent and set-ups took no time,
 and once with its estimates; both plans are replayed with everything on.
 
-    python benchmarks/machine_estimates.py --write docs/results/machines.json
+    python benchmarks/machines/estimates.py --write docs/results/machines.json
 """
 
 from __future__ import annotations

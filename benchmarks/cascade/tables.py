@@ -43,7 +43,7 @@ def put_table(
 
 
 def put_load(path: Path, document: dict[str, Any]) -> None:
-    """Write the rows of `cascade_load.py --json`: completion times, and one request alone."""
+    """Write the rows of `load.py --json`: completion times, and one request alone."""
     commands = [about["command"] for about in document["commands"]]
     conditions = (
         f"load 1 is {document['capacity']:.1f} requests per second; load of the machine "

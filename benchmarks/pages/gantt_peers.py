@@ -6,7 +6,7 @@ while a real mouse wheel zooms in and out and a real mouse drags the chart. Fram
 all rounds. ECharts comes from npm:
 
 npm install echarts
-python benchmarks/gantt_peers.py --echarts node_modules/echarts/dist/echarts.min.js
+python benchmarks/pages/gantt_peers.py --echarts node_modules/echarts/dist/echarts.min.js
 
 With --out the rows are written to a file, such as docs/results/pages.json.
 """
@@ -113,7 +113,7 @@ def as_results(rows: list[dict[str, Any]]) -> dict[str, Any]:
     ]
     columns = ["tasks", "page", "ready, ms", "median frame, ms", "worst frame, ms"]
     return {
-        "measured_with": "python benchmarks/gantt_peers.py",
+        "measured_with": "python benchmarks/pages/gantt_peers.py",
         "provenance": f"written by the command; Chromium without a GPU, {rows[0]['rounds']} "
         "rounds, two cores, beside other work of low priority "
         f"(load {os.getloadavg()[0]:.0f})",

@@ -4,7 +4,7 @@ Two workflows: one of WfCommons, whose tasks sleep for a share of their recorded
 weft; and a Snakefile with threads and resources, run by Snakemake with weft's scheduler. Each runs
 once to fill the history, and then again with the plan made from that history.
 
-    python benchmarks/capacity_runs.py FILE.json.gz [--seconds 20] [--out table.json]
+    python benchmarks/machines/capacity_runs.py FILE.json.gz [--seconds 20] [--out table.json]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Ray Serve's own request router beside that of weft, on replicas of unlike speed.
 
-    python benchmarks/router_load.py --load 0.8 --seconds 30
+    python benchmarks/cascade/router_load.py --load 0.8 --seconds 30
 
 Two replicas, one four times as fast as the other, each one request at a time. Both routers get the
 same requests at the same times, open loop: all of one size, and of unlike sizes (lognormal, mean
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import ray
-from cascade_load import priority
+from load import priority
 from ray import serve
 from ray.serve.config import RequestRouterConfig
 

@@ -20,8 +20,8 @@ from weft.runtime.web.server import ServerConfig, listening, opened
 from weft.runtime.web.state import ApplicationLimits
 
 TOKEN = "a token of the tests"
-FUNCTIONS = "tests.support.serve_functions"
-ROOT = Path(__file__).parents[2]
+FUNCTIONS = "tests.support.web.functions"
+ROOT = Path(__file__).parents[3]
 
 
 @contextlib.contextmanager

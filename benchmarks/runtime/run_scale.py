@@ -1,6 +1,6 @@
 """What the driver of a run costs per task: processor time and memory, on local workers.
 
-    python benchmarks/run_scale.py --tasks 100000 --devices 2 --policy heft
+    python benchmarks/runtime/run_scale.py --tasks 100000 --devices 2 --policy heft
 
 Tasks do nothing, so the driver is the bottleneck; processor time is that of this process (with
 planning, the trace and the results), not of the workers, and does not depend on how long tasks

@@ -1,4 +1,4 @@
-"""Submissions per second of `weft serve`: ``python benchmarks/serve_load.py --seconds 60``.
+"""Submissions per second of `weft serve`: ``python benchmarks/pages/serve_load.py --seconds 60``.
 
 A server of its own runs in another process. Each submission is a workflow of --tasks tasks that the
 server stores, queues and runs. Each of --rates is a load of its own, on a server
@@ -77,7 +77,7 @@ def as_results(found: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the figures as a file of docs/results."""
     columns = ["what", "sent", "time", "accepted per second", "accepted", "refused (429)", "done"]
     return {
-        "measured_with": "python benchmarks/serve_load.py --seconds 60",
+        "measured_with": "python benchmarks/pages/serve_load.py --seconds 60",
         "provenance": "written by the command; client, server and two workers on two cores, beside "
         f"other work of low priority (load {os.getloadavg()[0]:.0f})",
         "tables": {
