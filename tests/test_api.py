@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import importlib
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import weft
+from tests.support.programs import run_python
 
 HEAVY = ("numba", "scipy", "matplotlib", "torch", "ortools", "tqdm", "pandas")
 
 
 def _loaded_after(code):
     show = f"import sys, json; print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}; {show}"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=600,
-    )
-    return json.loads(done.stdout)
+    return json.loads(run_python("-c", f"{code}; {show}").stdout)
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from tests.support.programs import run_python
 
 SCRIPT = """
 import hashlib, sys
@@ -25,15 +23,7 @@ for name in weft.list_planners():
 
 
 def _digests(hash_seed: int) -> dict[str, str]:
-    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=600,
-    )
+    done = run_python("-c", SCRIPT, PYTHONHASHSEED=str(hash_seed))
     return dict(line.split() for line in done.stdout.splitlines())
 
 

@@ -1,26 +1,15 @@
 """Nothing that a user can call with wrong shapes or numbers reaches compiled code."""
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import weft
 from tests.fuzz.wrong_shapes import WITHOUT_ARRAYS
-
-ROOT = Path(__file__).parents[1]
+from tests.support.programs import run_python
 
 
 def test_every_public_entry_refuses_wrong_shapes():
     """In a process of its own: a call that is let through may end it."""
-    child = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz.wrong_shapes"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=1800,
-        check=False,
-    )
+    child = run_python("-m", "tests.fuzz.wrong_shapes", check=False)
     lines = child.stdout.splitlines()
     assert child.returncode == 0, f"{lines[-1:]} {child.stderr}"
     assert [line for line in lines if " -> refused: " not in line] == []

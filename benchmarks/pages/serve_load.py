@@ -14,14 +14,13 @@ import argparse
 import asyncio
 import json
 import os
-import secrets
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter, deque
 from pathlib import Path
 from typing import Any
+
+from served import served
 
 Link = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 FUNCTIONS = "def one(*inputs):\n    return 1\n"
@@ -124,24 +123,13 @@ def one(*_: object) -> int:
 
 
 def measure(args: argparse.Namespace, rate: float, place: Path) -> dict[str, Any]:
-    (place / "load_tasks.py").write_text(FUNCTIONS, encoding="ascii")
-    token = secrets.token_urlsafe()
     names = [f"app{k}" for k in range(args.applications)]
-    command = [sys.executable, "-m", "weft", "serve", "--json", "--port", "0", "--no-history"]
-    command += ["--folder", str(place / "serve"), "--functions", str(place / "load_tasks.py")]
-    command += ["--devices", "2", "--queue", str(args.queue), "--rate", "1e6", "--keep", "1000000"]
-    command += [part for name in names for part in ("--application", f"{name}=1")]
-    environment = {**os.environ, "WEFT_SERVE_TOKEN": token}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
-        try:
-            text = ""
-            while not text.endswith("}\n"):
-                text += server.stdout.readline()
-            host, port = json.loads(text)["url"].removeprefix("http://").split(":")
-            load = Load(args, names, host, int(port), token, server.pid)
-            return {"rate": rate, **asyncio.run(load.run(rate))}
-        finally:
-            server.kill()
+    options = ["--devices", "2", "--queue", str(args.queue), "--rate", "1e6", "--keep", "1000000"]
+    options += [part for name in names for part in ("--application", f"{name}=1")]
+    with served(place, FUNCTIONS, *options) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        load = Load(args, names, host, int(port), server.token, server.pid)
+        return {"rate": rate, **asyncio.run(load.run(rate))}
 
 
 def resident_mb(pid: int) -> float:

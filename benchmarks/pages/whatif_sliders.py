@@ -10,10 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import secrets
 import shutil
-import subprocess
-import sys
 import tempfile
 import urllib.request
 from pathlib import Path
@@ -21,6 +18,7 @@ from statistics import median
 from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
+from served import served
 
 import weft
 from weft.formats.native.weft_json import write_json
@@ -49,22 +47,9 @@ def main() -> None:
 
 def measured(args: argparse.Namespace, place: Path) -> dict[str, Any]:
     """Start a server and a run; move the sliders of its page."""
-    (place / "naps.py").write_text(FUNCTIONS, encoding="ascii")
-    token = secrets.token_urlsafe()
-    command = [sys.executable, "-m", "weft", "serve", "--json", "--port", "0", "--no-history"]
-    command += ["--folder", str(place / "serve"), "--functions", str(place / "naps.py")]
-    command += ["--devices", str(args.devices)]
-    environment = {**os.environ, "WEFT_SERVE_TOKEN": token}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
-        try:
-            text = ""
-            while not text.endswith("}\n"):
-                text += server.stdout.readline()
-            url = json.loads(text)["url"]
-            run = submitted(url, token, args.tasks)
-            times = moved(f"{url}/runs/{run}#token={token}", args.moves)
-        finally:
-            server.kill()
+    with served(place, FUNCTIONS, "--devices", str(args.devices)) as server:
+        run = submitted(server.url, server.token, args.tasks)
+        times = moved(f"{server.url}/runs/{run}#token={server.token}", args.moves)
     return {
         "tasks": args.tasks,
         "devices": args.devices,

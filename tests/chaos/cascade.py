@@ -15,6 +15,7 @@ from typing import Any
 import weft
 from tests.chaos.campaigns import Progress, Tally
 from tests.chaos.processes import MARK, Killer, memory
+from tests.support.streams import two_stages
 from weft.formats.native.stream_toml import read_stream_toml
 from weft.runtime.backends.local.worker import environment
 from weft.runtime.service.queue import QueueFull
@@ -25,21 +26,7 @@ EVERY = 2.0
 """Mean seconds between kills."""
 GROWTH = 30e6
 """Bytes by which the memory of the driver may grow after the first quarter."""
-STREAM = """
-tick = "1 ms"
-[arrivals]
-process = "poisson"
-gap = "16 ms"
-[[tasks]]
-name = "small"
-time = "2 ms"
-[[tasks]]
-name = "large"
-time = "8 ms"
-[[choices]]
-task = "small"
-branches = {unsure = 0.3, sure = 0.7}
-leads_to = {unsure = ["large"], sure = []}
+UNITS = """
 [[units]]
 name = "wide"
 count = 2
@@ -74,7 +61,7 @@ def kill_units(seconds: float, progress: Progress, *, every: float = EVERY, seed
     tally = Tally(runs=1)
     token, before = secrets.token_hex(8), memory(os.getpid())
     stages = {"small": weft.Stage(small), "large": weft.Stage(large, timeout=5.0)}
-    stream = read_stream_toml(STREAM, name="chaos")
+    stream = read_stream_toml(two_stages(UNITS, gap=16, small=2, large=8), name="chaos")
     description = weft.CascadeDescription(stream, stages, policy="conditional-any", queue=500)
     with warnings.catch_warnings(), environment({MARK: token}):
         warnings.simplefilter("ignore")

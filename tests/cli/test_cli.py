@@ -10,6 +10,7 @@ import sys
 import pytest
 
 import weft
+from tests.support.programs import run_python
 from weft.cli import main as command
 from weft.cli.main import VERBS, main
 
@@ -233,6 +234,11 @@ def test_list_names_everything(topic, capsys):
     code, out, _ = run(capsys, "list", topic)
     assert code == 0
     assert all(name in out for name in found)
+    assert all(len(line) <= 100 for line in out.splitlines())
+    sentences = list(found.values())
+    assert all(len(text.split()) >= 2 for text in sentences)  # a sentence, or figures with units
+    if topic != "devices":  # two models may have equal figures
+        assert len(set(sentences)) == len(sentences)
 
 
 # -- what goes wrong ----------------------------------------------------------
@@ -319,15 +325,8 @@ def test_interrupting_leaves_one_line(monkeypatch, capsys):
 # -- as a process -------------------------------------------------------------
 
 
-def process(*argv, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "weft", *argv],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-        **options,
-    )
+def process(*argv):
+    return run_python("-m", "weft", *argv, check=False)
 
 
 def test_a_process_has_the_same_manners():
@@ -342,10 +341,7 @@ def test_help_imports_nothing_heavy():
         "import sys; from weft.cli.main import build_parser; build_parser(); "
         "print({'numpy', 'numba', 'scipy'} & {*sys.modules})"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600
-    )
-    assert done.stdout.strip() == "set()"
+    assert run_python("-c", code).stdout.strip() == "set()"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="pipes break like this on POSIX only")

@@ -12,18 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.instances import conditional_problem, cut_trace
 from weft import formats
 from weft.errors import InvalidInput, WeftError
-from weft.model import (
-    Cluster,
-    Problem,
-    Scenario,
-    Schedule,
-    Trace,
-    Workflow,
-    WorkflowBuilder,
-    Workload,
-)
+from weft.model import Cluster, Schedule, Workflow
 
 # A change of one letter may take the costs from a DOT graph.
 pytestmark = pytest.mark.filterwarnings("ignore::weft.formats.graphs.dot.AssumedWork")
@@ -32,40 +24,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::weft.formats.graphs.dot.Assumed
 @pytest.fixture(scope="module", name="folder")
 def _folder(tmp_path_factory):
     return tmp_path_factory.mktemp("broken")
-
-
-def _conditional() -> Problem:
-    b = WorkflowBuilder("cascade")
-    b.task("small", work=1.0, memory=2.0)
-    b.task("large", work=10.0, kind="net", durations={"A100": 0.5, "cpu": 9.0})
-    b.choice("small", {"unsure": 0.25, "sure": 0.75})
-    b.edge("small", "large", data=1e6, when="unsure")
-    cluster = Cluster(
-        speed=[1.0, 2.0],
-        kinds=("cpu", "A100"),
-        bandwidth=1e9,
-        throughput={"net": [np.nan, 4.0]},
-        memory=[4.0, np.inf],
-    )
-    return Problem.bind(b.build(), cluster)
-
-
-def _trace() -> Trace:
-    workload = Workload.of(_conditional(), arrival=[0.0, 1.0])
-    ints = {key: np.array([0, 1], np.int64) for key in ("job", "device", "batch")}
-    zeros = {key: np.zeros(2, np.int64) for key in ("task", "status")}
-    clock = {key: np.array([0.0, 1.5]) for key in ("decided", "start", "finish")}
-    scenario = Scenario.of(workload, outcome=[0, 1], changes=[(1.0, 0, 2.0)])
-    ends = np.array([1.0, np.nan])
-    return Trace(
-        workload=workload,
-        scenario=scenario,
-        copy=np.zeros(2, bool),
-        job_finish=ends,
-        **ints,
-        **zeros,
-        **clock,
-    )
 
 
 def _refused(path, content, complaint, reader=formats.load):
@@ -252,7 +210,7 @@ def test_problems_with_a_wrong_value(changes, complaint, folder):
     ],
 )
 def test_choices_with_a_wrong_value(changes, complaint, folder):
-    document = json.loads(formats.to_text(_conditional()))
+    document = json.loads(formats.to_text(conditional_problem()))
     document["workflow"]["choices"] |= changes
     _refused(folder / "choices.json", json.dumps(document), complaint)
 
@@ -276,7 +234,7 @@ def test_choices_with_a_wrong_value(changes, complaint, folder):
     ],
 )
 def test_traces_with_a_wrong_value(changes, complaint, folder):
-    document = json.loads(formats.to_text(_trace())) | changes
+    document = json.loads(formats.to_text(cut_trace())) | changes
     _refused(folder / "trace.json", json.dumps(document), complaint, formats.load_trace)
 
 
@@ -431,8 +389,8 @@ def _sound(folder):
     for i, document in enumerate((TASKGRAPH, STATIC, WFFORMAT)):
         made[f"{i}.json"] = json.dumps(document).encode()
     things = [
-        _conditional(),
-        _trace(),
+        conditional_problem(),
+        cut_trace(),
         Schedule.of(device=[0, 1], start=[0.0, 1.0], finish=[1.0, 2.0]),
     ]
     for i, thing in enumerate(things):
@@ -558,8 +516,8 @@ def test_replaced_values_raise_nothing_else(which, data, folder):
         TASKGRAPH,
         STATIC,
         WFFORMAT,
-        _conditional(),
-        _trace(),
+        conditional_problem(),
+        cut_trace(),
         Schedule.of(device=[0, 1], start=[0.0, 1.0], finish=[1.0, 2.0]),
     ][which]
     document = json.loads(json.dumps(thing) if isinstance(thing, dict) else formats.to_text(thing))

@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
+from tests.support.instances import READERS
 from tests.support.strategies import clusters, futures, problems, workloads
 from weft import formats
 from weft.errors import InvalidInput, UnknownName, WeftError
-from weft.model import Choices, Cluster, Device, Links, Problem, Schedule, Trace, Workflow, Workload
+from weft.model import Choices, Cluster, Device, Links, Problem, Schedule, Trace, Workflow
 
 ways = pytest.mark.parametrize("suffix", [".json", ".npz", ".json.gz"])
 
@@ -52,15 +53,7 @@ def again(thing: Any, folder: Path, suffix: str) -> Any:
     formats.save(thing, one)
     formats.save(thing, two)
     assert one.read_bytes() == two.read_bytes()
-    readers = {
-        Problem: formats.load,
-        Workflow: formats.load_workflow,
-        Cluster: formats.load_cluster,
-        Workload: formats.load_workload,
-        Schedule: formats.load_schedule,
-        Trace: formats.load_trace,
-    }
-    return readers[type(thing)](one)
+    return READERS[type(thing)](one)
 
 
 @pytest.fixture(scope="module", name="folder")

@@ -9,23 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+import weft
 from tests.support.strategies import clusters, problems, workflows
 from weft import formats
 from weft.errors import InvalidInput
 from weft.formats.graphs.dot import AssumedWork
 from weft.formats.loading import ReferenceSpeed
-from weft.model import (
-    Cluster,
-    Problem,
-    Scenario,
-    Schedule,
-    Trace,
-    Workflow,
-    WorkflowBuilder,
-    Workload,
-)
 
-MACHINES = Cluster(speed=[1.0, 2.0], bandwidth=1.25e9)
+MACHINES = weft.Cluster(speed=[1.0, 2.0], bandwidth=1.25e9)
 
 
 @pytest.fixture(scope="module", name="folder")
@@ -33,7 +24,7 @@ def _folder(tmp_path_factory):
     return tmp_path_factory.mktemp("outside")
 
 
-def _edges(workflow: Workflow) -> dict[tuple[str, str], float]:
+def _edges(workflow: weft.Workflow) -> dict[tuple[str, str], float]:
     ends = zip(workflow.src.tolist(), workflow.dst.tolist(), workflow.data.tolist(), strict=True)
     return {(workflow.task_name(s), workflow.task_name(d)): data for s, d, data in ends}
 
@@ -307,8 +298,8 @@ def test_dot_labels_are_names(folder):
 def test_recorded_seconds_on_devices_of_another_scale(folder):
     (folder / "wf.json").write_text(_wfformat())
     with pytest.warns(ReferenceSpeed, match="'fast' of speed 15.7 takes 1/15.7 of them"):
-        formats.load(folder / "wf.json", Cluster(speed=[15.7], names=("fast",), cores=[9]))
-    formats.load(folder / "wf.json", Cluster(speed=[1.0, 2.0], cores=[9, 9]))  # no warning
+        formats.load(folder / "wf.json", weft.Cluster(speed=[15.7], names=("fast",), cores=[9]))
+    formats.load(folder / "wf.json", weft.Cluster(speed=[1.0, 2.0], cores=[9, 9]))  # no warning
 
 
 @given(cluster=clusters(), data=problems())
@@ -336,7 +327,7 @@ def test_dot_round_trip(workflow, folder):
 
 
 def test_dot_draws_branches_but_does_not_read_them(folder):
-    b = WorkflowBuilder()
+    b = weft.WorkflowBuilder()
     b.task("a", work=1.0)
     b.task("b", work=1.0)
     b.choice("a", {"yes": 0.25, "no": 0.75})
@@ -382,7 +373,7 @@ def _chrome_events(document, phase):
 
 
 def test_chrome_trace_of_a_schedule(folder):
-    workflow = Workflow(
+    workflow = weft.Workflow(
         work=[2.0, 3.0, 1.0],
         src=[0, 0],
         dst=[1, 2],
@@ -390,9 +381,11 @@ def test_chrome_trace_of_a_schedule(folder):
         kinds=("a", "b"),
         kind=[0, 1, 1],
     )
-    cluster = Cluster(speed=[1.0, 1.0], nodes=("n0", "n1"), kinds=("cpu", "gpu"), bandwidth=8.0)
-    problem = Problem.bind(workflow, cluster)
-    schedule = Schedule.of(device=[0, 1, 0], start=[0.0, 3.0, 2.0], finish=[2.0, 6.0, 3.0])
+    cluster = weft.Cluster(
+        speed=[1.0, 1.0], nodes=("n0", "n1"), kinds=("cpu", "gpu"), bandwidth=8.0
+    )
+    problem = weft.Problem.bind(workflow, cluster)
+    schedule = weft.Schedule.of(device=[0, 1, 0], start=[0.0, 3.0, 2.0], finish=[2.0, 6.0, 3.0])
     formats.save_chrome_trace(schedule, folder / "s.json", problem=problem)
     document = json.loads((folder / "s.json").read_text())
     names = {(e["name"], e["pid"], e["tid"]): e["args"] for e in _chrome_events(document, "M")}
@@ -418,15 +411,15 @@ def test_chrome_trace_of_a_schedule(folder):
 
 
 def test_chrome_trace_of_a_trace(folder):
-    b = WorkflowBuilder()
+    b = weft.WorkflowBuilder()
     for name in ("ask", "left", "join"):
         b.task(name, work=1.0)
     b.choice("ask", {"yes": 0.5, "no": 0.5})
     b.edge("ask", "left", when="yes")
     b.edge("ask", "join", when="no")
     b.edge("left", "join")
-    problem = Problem.bind(b.build(), Cluster(speed=[1.0, 1.0]))
-    workload = Workload.of(problem, arrival=[0.0, 1.0])
+    problem = weft.Problem.bind(b.build(), weft.Cluster(speed=[1.0, 1.0]))
+    workload = weft.Workload.of(problem, arrival=[0.0, 1.0])
     columns = {
         "job": [0, 0, 0],
         "task": [0, 1, 2],
@@ -435,9 +428,9 @@ def test_chrome_trace_of_a_trace(folder):
         "batch": [0, 1, 2],
     }
     clock = {"decided": [0.0, 1.0, 2.0], "start": [0.0, 1.0, 2.0], "finish": [1.0, 2.0, 3.0]}
-    trace = Trace(
+    trace = weft.Trace(
         workload=workload,
-        scenario=Scenario.of(workload, outcome=[0, 0]),
+        scenario=weft.Scenario.of(workload, outcome=[0, 0]),
         copy=np.zeros(3, bool),
         job_finish=np.array([3.0, np.nan]),
         **{k: np.array(v, np.int64) for k, v in columns.items()},
@@ -456,8 +449,8 @@ def test_chrome_trace_of_a_trace(folder):
 
 
 def test_chrome_trace_refuses():
-    schedule = Schedule.of(device=[3], start=[0.0], finish=[1.0])
+    schedule = weft.Schedule.of(device=[3], start=[0.0], finish=[1.0])
     with pytest.raises(InvalidInput, match="needs its problem"):
         formats.chrome_trace(schedule)
     with pytest.raises(InvalidInput, match="is of device 3, but 'problem' has 1 devices"):
-        formats.chrome_trace(schedule, Problem.from_arrays([[1.0]]))
+        formats.chrome_trace(schedule, weft.Problem.from_arrays([[1.0]]))

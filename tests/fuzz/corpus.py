@@ -9,28 +9,17 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
-import numpy as np
-
 from tests.fuzz.models import model_seeds, policy_seeds
 from tests.fuzz.seed import Seed
 from tests.fuzz.state import service_seeds, state_seeds
 from tests.fuzz.toml_files import MACHINES_TOML, toml_seeds
+from tests.support.instances import conditional_problem, cut_trace
 from weft import formats
 from weft.cli.main import main
 from weft.errors import InvalidInput
 from weft.formats.graphs.callgraph import load_callgraph
 from weft.formats.native.cluster_toml import read_cluster_toml
-from weft.model import (
-    Cluster,
-    Problem,
-    Scenario,
-    Schedule,
-    Trace,
-    Variant,
-    Workflow,
-    WorkflowBuilder,
-    Workload,
-)
+from weft.model import Problem, Schedule, Variant, Workflow, WorkflowBuilder, Workload
 from weft.runtime.costs.history_files import measurements
 
 FILES = Path(__file__).parents[1] / "formats" / "samples"
@@ -48,23 +37,6 @@ def _in_metadata(path: Path) -> object:
         shutil.copytree(FILES / "snakemake" / "metadata", folder)
     (folder / "YS5jb3VudA==").write_bytes(path.read_bytes())
     return _recorded(folder)
-
-
-def problem() -> Problem:
-    """A problem with a choice, durations, kinds and memory."""
-    b = WorkflowBuilder("cascade")
-    b.task("small", work=1.0, memory=2.0)
-    b.task("large", work=10.0, kind="net", durations={"A100": 0.5, "cpu": 9.0})
-    b.choice("small", {"unsure": 0.25, "sure": 0.75})
-    b.edge("small", "large", data=1e6, when="unsure")
-    cluster = Cluster(
-        speed=[1.0, 2.0],
-        kinds=("cpu", "A100"),
-        bandwidth=1e9,
-        throughput={"net": [np.nan, 4.0]},
-        memory=[4.0, np.inf],
-    )
-    return Problem.bind(b.build(), cluster)
 
 
 def machines_problem() -> Problem:
@@ -87,25 +59,6 @@ VARIANTS = (
     Variant("two", seconds={"A100": 1.0, "cpu": 4.0}, cores=2, needs={"licence": 1.0}, cost=0.5),
     Variant("three", factor=0.5, accuracy=0.7, memory=2e9, devices=("cpu",)),
 )
-
-
-def trace() -> Trace:
-    """A trace of two jobs, one of which was cut short."""
-    workload = Workload.of(problem(), arrival=[0.0, 1.0])
-    ints = {key: np.array([0, 1], np.int64) for key in ("job", "device", "batch")}
-    zeros = {key: np.zeros(2, np.int64) for key in ("task", "status")}
-    clock = {key: np.array([0.0, 1.5]) for key in ("decided", "start", "finish")}
-    return Trace(
-        workload=workload,
-        scenario=Scenario.of(workload, outcome=[0, 1], changes=[(1.0, 0, 2.0)]),
-        copy=np.zeros(2, bool),
-        job_finish=np.array([1.0, np.nan]),
-        eager=True,
-        policy="fifo",
-        **ints,
-        **zeros,
-        **clock,
-    )
 
 
 DOT = """strict digraph g { // a comment
@@ -163,16 +116,16 @@ CALLS = {
 def seeds(folder: Path) -> dict[str, Seed]:
     """Return name -> seed, for all formats that are read; `folder` is for files in the making."""
     things = {
-        "problem": (problem(), formats.load),
+        "problem": (conditional_problem(), formats.load),
         "machines": (machines_problem(), formats.load),
-        "workflow": (problem().workflow, formats.load_workflow),
-        "cluster": (problem().cluster, formats.load_cluster),
-        "workload": (Workload.of(problem(), arrival=[0.0, 1.0]), formats.load_workload),
+        "workflow": (conditional_problem().workflow, formats.load_workflow),
+        "cluster": (conditional_problem().cluster, formats.load_cluster),
+        "workload": (Workload.of(conditional_problem(), arrival=[0.0, 1.0]), formats.load_workload),
         "schedule": (
             Schedule.of(task=[0, 1], device=[0, 1], start=[0.0, 1.0], finish=[1.0, 2.0]),
             formats.load_schedule,
         ),
-        "trace": (trace(), formats.load_trace),
+        "trace": (cut_trace(), formats.load_trace),
     }
     made = {}
     for name, (thing, read) in things.items():

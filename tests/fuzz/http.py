@@ -12,9 +12,9 @@ from pathlib import Path
 import httpx
 
 import weft
-from tests.fuzz.corpus import trace
 from tests.fuzz.mutations import ODD_VALUES, mutated
 from tests.fuzz.state import CASCADE, STREAM
+from tests.support.instances import cut_trace
 from tests.support.web.server import TOKEN, listening_to, serving
 from weft.formats import to_text
 from weft.runtime.web.cascade import CascadeApp, CascadeEntry
@@ -39,7 +39,7 @@ REQUESTS = (
     ("POST", "/v1/simulate", {"workflow": WORKFLOW, "policy": "fifo", "noise": 0.1, "seed": 2}),
     ("POST", "/v1/explain", {"workflow": WORKFLOW, "planner": "heft"}),
     ("POST", "/v1/explain", {"workflow": WORKFLOW, "cluster": CLUSTER, "schedule": PLAN}),
-    ("POST", "/v1/explain", {"trace": json.loads(to_text(trace()))}),
+    ("POST", "/v1/explain", {"trace": json.loads(to_text(cut_trace()))}),
     ("POST", "/v1/whatif", {"workflow": WORKFLOW, "cluster": CLUSTER, "changes": ["add 1 x"]}),
     ("GET", "/v1/runs?state=done&limit=5", None),
     ("GET", "/v1/runs/none/spans", None),

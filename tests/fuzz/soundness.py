@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import weft
+from tests.support.instances import READERS
 from weft import formats
 from weft.errors import Unsupported
 from weft.formats.table import Savable
@@ -39,18 +40,8 @@ def refuse_unsound(thing: object, folder: Path) -> None:
 def _write_and_read(thing: Savable, folder: Path) -> None:
     path = folder / "again.json"
     formats.save(thing, path)
-    again = READ[type(thing)](path)
+    again = READERS[type(thing)](path)
     assert formats.to_text(again) == path.read_text(), "is another object when read again"
-
-
-READ = {
-    Problem: formats.load,
-    Workflow: formats.load_workflow,
-    Cluster: formats.load_cluster,
-    Workload: formats.load_workload,
-    Schedule: formats.load_schedule,
-    Trace: formats.load_trace,
-}
 
 
 def _plan(problem: Problem) -> None:

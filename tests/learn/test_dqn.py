@@ -421,17 +421,19 @@ def test_the_switch_learns_to_keep_the_incumbent():
     assert trace.device[np.argsort(trace.task)].tolist() == [1, 1, 0]
 
 
+def short(**options):
+    """Settings of a training that episodes end, on single workflows."""
+    return TwoStageSettings(seconds=np.inf, streams=0, memory=4000, **options)
+
+
 def test_bootstrapped_targets_learn_it_too():
-    settings = TwoStageSettings(
-        seconds=np.inf,
+    settings = short(
         episodes=200,
         every=50,
         alone=6,
-        streams=0,
         seed=1,
         steps=4,
         rate=3e-3,
-        memory=4000,
         target=50,
         follow=(0.3, 0.0),
         explore=(0.5, 0.1),
@@ -442,16 +444,8 @@ def test_bootstrapped_targets_learn_it_too():
 
 def test_same_seed_same_curve():
     for dueling in (False, True):
-        settings = TwoStageSettings(
-            seconds=np.inf,
-            episodes=12,
-            every=4,
-            alone=2,
-            streams=0,
-            memory=4000,
-            seed=4,
-            dueling=dueling,
-            reward=dict(DOCUMENT),
+        settings = short(
+            episodes=12, every=4, alone=2, seed=4, dueling=dueling, reward=dict(DOCUMENT)
         )
         first, second = (train_two_stage([weights_of({})], settings) for _ in range(2))
         assert [row["score"] for row in first.curve] == [row["score"] for row in second.curve]

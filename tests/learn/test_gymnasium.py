@@ -1,11 +1,9 @@
 """Gymnasium: environments found by the entry point, rendering, actions out of range."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
+from tests.support.programs import run_python
 from weft.errors import InvalidInput
 
 gymnasium = pytest.importorskip("gymnasium", reason="the environments need gymnasium")
@@ -24,7 +22,7 @@ LOOK = "import importlib.util; importlib.util.find_spec('gymnasium')"
 )
 def test_environments_are_found(imports, name):
     code = f"import {imports}; print(gymnasium.make({name!r}).spec.id)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = run_python("-c", code, check=False)
     assert done.stdout.strip() == "weft/Workflow-v0", done.stderr
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.support.instances import schedule_of
 from tests.support.strategies import problems
 from weft.errors import InvalidInput
 from weft.model import Cluster, Problem, Schedule, Workflow, WorkflowBuilder, Workload
@@ -130,25 +131,17 @@ def test_wrong_duration(problem, seed, factor):
     )
 
 
+@pytest.mark.parametrize("which", ["previous", "next"])
 @given(problems(min_tasks=2, max_devices=2), seeds)
-def test_overlap_with_the_previous(problem, seed):
+def test_overlap_with_a_neighbour(which, problem, seed):
     columns = naive(problem, seed)
     pairs = neighbours(columns)
     assume(pairs)
     a, b = pairs[seed % len(pairs)]
-    middle = (columns["start"][a] + columns["finish"][a]) / 2
-    assert "overlap" in rules(problem, moved(columns, b, middle))
-
-
-@given(problems(min_tasks=2, max_devices=2), seeds)
-def test_overlap_with_the_next(problem, seed):
-    columns = naive(problem, seed)
-    pairs = neighbours(columns)
-    assume(pairs)
-    a, b = pairs[seed % len(pairs)]
-    middle = (columns["start"][b] + columns["finish"][b]) / 2
+    middle = (columns["start"] + columns["finish"]) / 2
     length = columns["finish"][a] - columns["start"][a]
-    assert "overlap" in rules(problem, moved(columns, a, middle - length))
+    task, start = (b, middle[a]) if which == "previous" else (a, middle[b] - length)
+    assert "overlap" in rules(problem, moved(columns, task, start))
 
 
 @given(problems(min_tasks=1), seeds)
@@ -235,13 +228,7 @@ def test_data_comes_from_the_nearest_copy():
 
 def test_a_copy_needs_its_inputs_too():
     # Task 1 is copied to device 1 at once, but its input arrives there at 2 + 2.
-    copy = Schedule.of(
-        task=[0, 1, 1],
-        device=[0, 0, 1],
-        start=[0.0, 2.0, 3.0],
-        finish=[2.0, 5.0, 6.0],
-        copy=[False, False, True],
-    )
+    copy = schedule_of((0, 0, 0.0, 2.0), (1, 0, 2.0, 5.0), (1, 1, 3.0, 6.0))
     assert [v.rule for v in check(two_devices(), copy)] == ["transfer"]
 
 

@@ -243,18 +243,28 @@ def test_branches():
     assert rules(trace_of(branching(), both, [3.0], outcome=[0])) == ["branch"]
 
 
-def test_a_task_waits_until_all_its_inputs_are_decided():
-    # c is taken by a's choice, d needs b (always) and c (perhaps): d must not start before a has
-    # chosen.
+@pytest.mark.parametrize(
+    "edges",
+    [
+        # d needs b (always) and a (perhaps): d must not start before a has chosen.
+        {("a", "d"): "yes", ("b", "d"): None},
+        # c follows when yes; d needs b and c. The answer is no: c is skipped when a ends, at 5.
+        {("a", "c"): "yes", ("b", "d"): None, ("c", "d"): None},
+    ],
+    ids=["chosen", "skipped"],
+)
+def test_a_task_waits_until_all_its_inputs_are_decided(edges):
     b = WorkflowBuilder()
-    for name, work in (("a", 5.0), ("b", 1.0), ("d", 1.0)):
-        b.task(name, work=work)
+    names = sorted({name for edge in edges for name in edge})
+    for name in names:
+        b.task(name, work=5.0 if name == "a" else 1.0)
     b.choice("a", {"yes": 0.5, "no": 0.5})
-    b.edge("a", "d", when="yes")
-    b.edge("b", "d")
+    for (u, v), when in edges.items():
+        b.edge(u, v, when=when)
     w = Workload.of(Problem.bind(b.build(), Cluster(speed=[1.0, 1.0])))
-    rows = [(0, 0, 0, 0, 0, 5, DONE, 0), (0, 1, 1, 0, 0, 1, DONE, 1), (0, 2, 1, 5, 5, 6, DONE, 2)]
-    good = trace_of(w, rows, [6.0], outcome=[1])
+    last = names.index("d")
+    rows = [(0, 0, 0, 0, 0, 5, DONE, 0), (0, 1, 1, 0, 0, 1, DONE, 1)]
+    good = trace_of(w, [*rows, (0, last, 1, 5, 5, 6, DONE, 2)], [6.0], outcome=[1])
     assert rules(good) == []
     early = changed(good, 2, decided=1.0, start=1.0, finish=2.0)
     assert rules(replace(early, job_finish=np.array([5.0]))) == ["order"]
@@ -331,24 +341,6 @@ def test_a_batch_is_decided_at_once_and_holds_a_task_once():
     )
     assert rules(changed(later, 0, decided=0.5)) == ["batch"]
     assert set(rules(changed(trace, 1, task=0, finish=1.0))) >= {"batch", "duplicate", "missing"}
-
-
-def test_a_skipped_parent_is_settled_when_its_own_parent_has_chosen():
-    # a (5 s) leads to c when yes; d needs b and c. The answer is no: c is skipped at 5, and d may
-    # start then.
-    b = WorkflowBuilder()
-    for name, work in (("a", 5.0), ("b", 1.0), ("c", 1.0), ("d", 1.0)):
-        b.task(name, work=work)
-    b.choice("a", {"yes": 0.5, "no": 0.5})
-    b.edge("a", "c", when="yes")
-    b.edge("b", "d")
-    b.edge("c", "d")
-    w = Workload.of(Problem.bind(b.build(), Cluster(speed=[1.0, 1.0])))
-    rows = [(0, 0, 0, 0, 0, 5, DONE, 0), (0, 1, 1, 0, 0, 1, DONE, 1), (0, 3, 1, 5, 5, 6, DONE, 2)]
-    good = trace_of(w, rows, [6.0], outcome=[1])
-    assert rules(good) == []
-    early = changed(good, 2, decided=1.0, start=1.0, finish=2.0)
-    assert rules(replace(early, job_finish=np.array([5.0]))) == ["order"]
 
 
 def test_what_comes_first_at_one_time():

@@ -7,18 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import weft
+from tests.support.instances import topcuoglu
 from tests.support.strategies import futures
 from weft.errors import InvalidInput
-from weft.model import (
-    Cluster,
-    Problem,
-    Scenario,
-    Schedule,
-    Trace,
-    Workflow,
-    WorkflowBuilder,
-    Workload,
-)
 from weft.model.check import check
 from weft.model.metrics import (
     critical_path,
@@ -32,41 +24,14 @@ from weft.model.trace import CANCELLED, DONE, LOST
 from weft.sim.reference import simulate_reference
 from weft.sim.rule import Rule
 
-# The ten tasks of Topcuoglu, Hariri and Wu (2002), figure 2.
-COSTS = [
-    [14, 16, 9], [13, 19, 18], [11, 13, 19], [13, 8, 17], [12, 13, 10],
-    [13, 16, 9], [7, 15, 11], [5, 11, 14], [18, 12, 20], [21, 7, 16],
-]  # fmt: skip
-EDGES = [
-    (0, 1),
-    (0, 2),
-    (0, 3),
-    (0, 4),
-    (0, 5),
-    (1, 7),
-    (1, 8),
-    (2, 6),
-    (3, 7),
-    (3, 8),
-    (4, 8),
-    (5, 7),
-    (6, 9),
-    (7, 9),
-    (8, 9),
-]
-BYTES = [18, 12, 9, 11, 14, 19, 16, 23, 27, 23, 13, 15, 17, 11, 13]
-# The schedule HEFT makes of them, as in figure 3 of the paper.
+# The schedule that HEFT makes of the tasks of Topcuoglu et al., as in figure 3 of the paper.
 DEVICE = [2, 0, 2, 1, 2, 1, 2, 0, 1, 1]
 START = [0, 27, 9, 18, 28, 26, 38, 57, 56, 73]
 FINISH = [9, 40, 28, 26, 38, 42, 49, 62, 68, 80]
 
 
-def topcuoglu() -> Problem:
-    return Problem.from_arrays(COSTS, EDGES, BYTES, bandwidth=1.0)
-
-
 def test_the_graph_of_topcuoglu():
-    problem, schedule = topcuoglu(), Schedule.of(device=DEVICE, start=START, finish=FINISH)
+    problem, schedule = topcuoglu(), weft.Schedule.of(device=DEVICE, start=START, finish=FINISH)
     assert check(problem, schedule) == []
     found = schedule_metrics(problem, schedule)
     assert found.makespan == 80
@@ -90,13 +55,13 @@ def test_the_graph_of_topcuoglu():
 
 def test_energy():
     # Device 0 runs 2 of 5 seconds, device 1 runs 3: 100 * 2 + 10 * 3 + 200 * 3 + 20 * 2.
-    tasks = Workflow(work=[2.0, 3.0], src=[0], dst=[1], data=[0.0])
-    problem = Problem.bind(
-        tasks, Cluster(speed=[1.0, 1.0], power=[100.0, 200.0], idle_power=[10.0, 20.0])
+    tasks = weft.Workflow(work=[2.0, 3.0], src=[0], dst=[1], data=[0.0])
+    problem = weft.Problem.bind(
+        tasks, weft.Cluster(speed=[1.0, 1.0], power=[100.0, 200.0], idle_power=[10.0, 20.0])
     )
     assert (
         schedule_metrics(
-            problem, Schedule.of(device=[0, 1], start=[0.0, 2.0], finish=[2.0, 5.0])
+            problem, weft.Schedule.of(device=[0, 1], start=[0.0, 2.0], finish=[2.0, 5.0])
         ).energy
         == 200 + 30 + 600 + 40
     )
@@ -104,20 +69,20 @@ def test_energy():
 
 def test_no_device_runs_all_tasks():
     # Task 0 runs only on the first (4 s), task 1 only on the second (6 s): 4 + 6.
-    problem = Problem.from_arrays([[4.0, np.inf], [np.inf, 6.0]])
+    problem = weft.Problem.from_arrays([[4.0, np.inf], [np.inf, 6.0]])
     assert sequential_time([(problem, np.ones(2))]) == 10.0
     assert (
         schedule_metrics(
-            problem, Schedule.of(device=[0, 1], start=[0.0, 0.0], finish=[4.0, 6.0])
+            problem, weft.Schedule.of(device=[0, 1], start=[0.0, 0.0], finish=[4.0, 6.0])
         ).speedup
         == 10 / 6
     )
 
 
 def test_copies_spare_transfers():
-    problem = Problem.from_arrays([[2.0, 2.0], [3.0, 3.0]], [[0, 1]], [10.0], bandwidth=5.0)
+    problem = weft.Problem.from_arrays([[2.0, 2.0], [3.0, 3.0]], [[0, 1]], [10.0], bandwidth=5.0)
     apart = schedule_metrics(
-        problem, Schedule.of(device=[0, 1], start=[0.0, 4.0], finish=[2.0, 7.0])
+        problem, weft.Schedule.of(device=[0, 1], start=[0.0, 4.0], finish=[2.0, 7.0])
     )
     assert (apart.bytes_moved, apart.copies, apart.mean_waiting) == (
         10.0,
@@ -131,18 +96,18 @@ def test_copies_spare_transfers():
         "finish": [2.0, 2.0, 5.0],
         "copy": [False, True, False],
     }
-    copied = schedule_metrics(problem, Schedule.of(**rows))
+    copied = schedule_metrics(problem, weft.Schedule.of(**rows))
     assert (copied.bytes_moved, copied.copies, copied.mean_waiting) == (0.0, 1, 0.0)
     assert copied.utilisation == (2 + 5) / 10
 
 
 def test_nothing_to_do():
-    empty = Problem.from_arrays(np.zeros((0, 2)))
-    found = summarise(empty, Schedule.of(device=[], start=[], finish=[]))
+    empty = weft.Problem.from_arrays(np.zeros((0, 2)))
+    found = summarise(empty, weft.Schedule.of(device=[], start=[], finish=[]))
     assert found.makespan == found.utilisation == found.energy == found.load_imbalance == 0.0
     assert found.slr == found.speedup == 1.0
-    still = Problem.from_arrays([[0.0]])
-    assert summarise(still, Schedule.of(device=[0], start=[0.0], finish=[0.0])).slr == 1.0
+    still = weft.Problem.from_arrays([[0.0]])
+    assert summarise(still, weft.Schedule.of(device=[0], start=[0.0], finish=[0.0])).slr == 1.0
 
 
 def test_load_imbalance():
@@ -152,21 +117,24 @@ def test_load_imbalance():
 
 def test_critical_path_of_any_numbering():
     # 2 -> 1 -> 0: 1 + 2 + 3; task 3 alone takes 5.
-    assert critical_path(Problem.from_arrays([[3.0], [2.0], [1.0], [5.0]], [[1, 0], [2, 1]])) == 6.0
+    assert (
+        critical_path(weft.Problem.from_arrays([[3.0], [2.0], [1.0], [5.0]], [[1, 0], [2, 1]]))
+        == 6.0
+    )
 
 
-def trace_by_hand() -> Trace:
+def trace_by_hand() -> weft.Trace:
     """Three jobs of a (2 s) and, if chosen, b (1 s): b runs, b is skipped, cancelled."""
-    b = WorkflowBuilder("ab")
+    b = weft.WorkflowBuilder("ab")
     b.task("a", work=2.0)
     b.task("b", work=1.0)
     b.choice("a", {"yes": 0.5, "no": 0.5})
     b.edge("a", "b", data=7.0, when="yes")
-    cluster = Cluster(speed=[1.0, 1.0], bandwidth=7.0, power=10.0)
-    w = Workload.of(
-        Problem.bind(b.build(), cluster), arrival=[1.0, 2.0, 3.0], deadline=[6.0, 6.0, 3.5]
+    cluster = weft.Cluster(speed=[1.0, 1.0], bandwidth=7.0, power=10.0)
+    w = weft.Workload.of(
+        weft.Problem.bind(b.build(), cluster), arrival=[1.0, 2.0, 3.0], deadline=[6.0, 6.0, 3.5]
     )
-    scenario = Scenario.of(
+    scenario = weft.Scenario.of(
         w,
         outcome=[0, 1, 0],
         cancel=[np.inf, np.inf, 7.0],
@@ -186,7 +154,7 @@ def trace_by_hand() -> Trace:
             strict=True,
         )
     )
-    return Trace(
+    return weft.Trace(
         w,
         scenario,
         **columns,
@@ -225,7 +193,7 @@ def test_summarise_chooses():
     trace = trace_by_hand()
     assert summarise(trace.workload, trace) == trace_metrics(trace)
     with pytest.raises(InvalidInput, match="not the workload"):
-        summarise(trace.workload, Schedule.of(device=[0], start=[0.0], finish=[1.0]))
+        summarise(trace.workload, weft.Schedule.of(device=[0], start=[0.0], finish=[1.0]))
 
 
 @given(futures(), st.booleans())
@@ -244,9 +212,9 @@ def test_figures_of_any_trace(future, eager):
 
 def test_rent_counts_all_devices_until_the_end():
     # Half an hour at 3 + 1 per hour, though the second device does nothing.
-    tasks = Workflow(work=[1800.0], src=[], dst=[], data=[])
-    problem = Problem.bind(tasks, Cluster(speed=[1.0, 0.1], price=[3.0, 1.0]))
-    schedule = Schedule.of(device=[0], start=[0.0], finish=[1800.0])
+    tasks = weft.Workflow(work=[1800.0], src=[], dst=[], data=[])
+    problem = weft.Problem.bind(tasks, weft.Cluster(speed=[1.0, 0.1], price=[3.0, 1.0]))
+    schedule = weft.Schedule.of(device=[0], start=[0.0], finish=[1800.0])
     assert schedule_metrics(problem, schedule).cost == 2.0
-    trace = simulate_reference(Workload.of(problem), schedule)
+    trace = simulate_reference(weft.Workload.of(problem), schedule)
     assert (trace.cost, trace_metrics(trace).cost) == (2.0, 2.0)

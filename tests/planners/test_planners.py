@@ -14,6 +14,7 @@ import pytest
 
 import weft
 from tests.support.data import data_dir
+from tests.support.instances import topcuoglu
 from weft.errors import InvalidInput, UnknownName
 from weft.formats import load_workflow
 from weft.model import Cluster, Problem
@@ -31,22 +32,6 @@ from weft.sim.kernel.gaps import earliest_start, free_from, idle_timeline, occup
 from weft.sim.kernel.ranks import upward_rank
 
 CLASSIC = (*COMBINATIONS, "dls", "etf", "min-min", "max-min", "sufferage", "tdca")
-
-
-def topcuoglu() -> Problem:
-    """The ten tasks of Topcuoglu, Hariri and Wu (2002), figure 2, on three processors."""
-    costs = "14 16 9 13 19 18 11 13 19 13 8 17 12 13 10 13 16 9 7 15 11 5 11 14 18 12 20 21 7 16"
-    edges = (
-        "0-1:18 0-2:12 0-3:9 0-4:11 0-5:14 1-7:19 1-8:16 2-6:23 "
-        "3-7:27 3-8:23 4-8:13 5-7:15 6-9:17 7-9:11 8-9:13"
-    )
-    pairs = [e.split(":") for e in edges.split()]
-    return Problem.from_arrays(
-        np.array(costs.split(), float).reshape(10, 3),
-        [[int(t) for t in ends.split("-")] for ends, _ in pairs],
-        [float(data) for _, data in pairs],
-        bandwidth=1.0,
-    )
 
 
 def static_graph(name: str) -> Problem:

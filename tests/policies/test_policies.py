@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.sim.test_twin import assert_same
 from tests.support.batches import DISTURBED, batching_workload
 from tests.support.by_view import Hidden
+from tests.support.instances import topcuoglu
 from tests.support.strategies import futures, problems
 from weft.errors import InvalidInput, Stuck, UnknownName, Unsupported
 from weft.formats.model_file import bundled_models, find_model, read_model
@@ -23,15 +24,6 @@ from weft.sim.reference import simulate_reference
 from weft.sim.view import Decision
 
 RULES = [name for name in POLICIES.names() if isinstance(POLICIES.create(name), RulePolicy)]
-
-
-def topcuoglu() -> Problem:
-    costs = [[14, 16, 9], [13, 19, 18], [11, 13, 19], [13, 8, 17], [12, 13, 10]]
-    costs += [[13, 16, 9], [7, 15, 11], [5, 11, 14], [18, 12, 20], [21, 7, 16]]
-    edges = {(0, 1): 18, (0, 2): 12, (0, 3): 9, (0, 4): 11, (0, 5): 14}
-    edges |= {(1, 7): 19, (1, 8): 16, (2, 6): 23, (3, 7): 27, (3, 8): 23}
-    edges |= {(4, 8): 13, (5, 7): 15, (6, 9): 17, (7, 9): 11, (8, 9): 13}
-    return Problem.from_arrays(costs, list(edges), list(edges.values()), bandwidth=1.0)
 
 
 SMALL = {

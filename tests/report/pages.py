@@ -13,6 +13,7 @@ import numpy as np
 import weft
 from tests.report.test_live import scripted
 from tests.support.report_examples import eventful, layered
+from tests.support.streams import two_stages
 from tests.support.web.server import TOKEN, listening_to, serving
 from weft.formats.native.stream_toml import read_stream_toml
 from weft.report.causes.live import draw_live, live_page
@@ -26,26 +27,6 @@ from weft.runtime.web.limits import Token
 from weft.runtime.web.live.board import LiveBoard
 from weft.runtime.web.live.server import LiveServer
 from weft.runtime.web.state import PageSource
-
-STREAM = """
-name = "two stages"
-[arrivals]
-process = "poisson"
-gap = "4 ms"
-[[tasks]]
-name = "small"
-time = "1 ms"
-[[tasks]]
-name = "large"
-time = "4 ms"
-[[choices]]
-task = "small"
-branches = {unsure = 0.3, sure = 0.7}
-leads_to = {unsure = ["large"], sure = []}
-[[units]]
-name = "fast"
-batch = 8
-"""
 
 
 def comparison():
@@ -135,7 +116,7 @@ def live_cascade(_):
         "small": weft.Stage(lambda batch: [(x, "unsure" if x % 3 else "sure") for x in batch]),
         "large": weft.Stage(lambda batch: [(x, None) for x in batch]),
     }
-    stream = read_stream_toml(STREAM, name="stream")
+    stream = read_stream_toml(two_stages(), name="stream")
     token = Token(hashlib.sha256(TOKEN.encode()).hexdigest())
     page = PageSource(live_page(), draw_live)
     with weft.Cascade(weft.CascadeDescription(stream, stages, policy="fifo")) as cascade:

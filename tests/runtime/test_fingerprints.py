@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
-import subprocess
 import sys
 import threading
 from fractions import Fraction
@@ -17,10 +15,9 @@ import pytest
 
 import weft
 from tests.support import run_functions as f
+from tests.support.programs import run_python
 from weft.runtime.backends.protocol import Call
 from weft.runtime.fingerprints import _is_users, task_fingerprints
-
-ROOT = Path(__file__).parents[2]
 
 
 def made(source):
@@ -161,18 +158,7 @@ def test_fingerprints_are_the_same_under_every_hash_seed():
         "from tests.runtime.test_fingerprints import adder, mark; "
         "print(mark(adder({'a', 'b', 'c'}), frozenset('xyz')))"
     )
-    found = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
+    found = {run_python("-c", program, PYTHONHASHSEED=seed).stdout for seed in ("1", "2")}
     assert len(found) == 1
 
 

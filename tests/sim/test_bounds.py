@@ -5,11 +5,8 @@ Numba checks no index by default, so an access outside an array gives a wrong nu
 """
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.programs import ROOT, run_python
 
 SEEDS = 8
 SAMPLE = (
@@ -22,15 +19,8 @@ SAMPLE = (
 
 def test_a_sample_stays_inside_its_arrays(tmp_path):
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    child = subprocess.run(
-        [sys.executable, "-m", "tests.support.bounds", str(SEEDS), *SAMPLE],
-        env={**os.environ, "PYTHONPATH": path},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=1800,
-        check=False,
-    )
+    program = ("-m", "tests.support.bounds", str(SEEDS), *SAMPLE)
+    child = run_python(*program, folder=tmp_path, check=False, PYTHONPATH=path)
     assert child.returncode == 0, child.stderr
     assert child.stdout.endswith("0 violations\n")
     assert len(child.stdout.splitlines()) == len(SAMPLE) + 1

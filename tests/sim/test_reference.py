@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.instances import schedule_of
 from tests.support.strategies import futures, problems
 from weft.errors import InvalidInput, Stuck, UnknownName
 from weft.model import Cluster, Problem, Scenario, Schedule, Trace, WorkflowBuilder, Workload
@@ -333,13 +334,7 @@ def test_replay_with_a_copy_saves_the_transfer():
     # t0 runs on both devices, 0 to 2; t1 follows on d1 at 2 (from d0 its 10 bytes would come at
     # 12).
     workload = one([[2.0, 2.0], [3.0, 3.0]], [[0, 1]], [10.0])
-    plan = Schedule.of(
-        task=[0, 0, 1],
-        device=[0, 1, 1],
-        start=[0.0, 0.0, 2.0],
-        finish=[2.0, 2.0, 5.0],
-        copy=[False, True, False],
-    )
+    plan = schedule_of((0, 0, 0.0, 2.0), (0, 1, 0.0, 2.0), (1, 1, 2.0, 5.0))
     trace = simulate_reference(workload, plan)
     assert rows(trace) == [(0, 0, 0, 0.0, 2.0), (0, 0, 1, 0.0, 2.0), (0, 1, 1, 2.0, 5.0)]
     assert trace.copy.tolist() == [False, True, False]
@@ -351,13 +346,7 @@ def test_a_later_copy_wakes_its_device_sooner():
     # second away: 4 + 1 = 5.
     bandwidth = [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0], [1.0, 10.0, 1.0]]
     workload = one([[2.0, 9.0, 4.0], [9.0, 3.0, 9.0]], [[0, 1]], [10.0], bandwidth=bandwidth)
-    plan = Schedule.of(
-        task=[0, 0, 1],
-        device=[0, 2, 1],
-        start=[0.0, 0.0, 5.0],
-        finish=[2.0, 4.0, 8.0],
-        copy=[False, True, False],
-    )
+    plan = schedule_of((0, 0, 0.0, 2.0), (0, 2, 0.0, 4.0), (1, 1, 5.0, 8.0))
     assert rows(simulate_reference(workload, plan))[-1] == (0, 1, 1, 5.0, 8.0)
 
 

@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.model import (
-    Cluster,
-    Device,
-    Links,
-    Problem,
-    Scenario,
-    Schedule,
-    Trace,
-    Workflow,
-    WorkflowBuilder,
-    Workload,
-)
+import weft
 
 EVIL = "</script><img src=x onerror=document.documentElement.dataset.hacked=1>&amp;'\""
 """A name that breaks out of scripts, attributes and elements wherever it is not escaped."""
 
 
-def in_order(problem: Problem) -> Schedule:
+def in_order(problem: weft.Problem) -> weft.Schedule:
     """Tasks in topological order, each on the device where it ends first."""
     w, free = problem.workflow, np.zeros(problem.p)
     device, start, finish = np.zeros(problem.n, int), np.zeros(problem.n), np.zeros(problem.n)
@@ -42,10 +31,10 @@ def in_order(problem: Problem) -> Schedule:
         ends = [arrivals[d] + problem.duration(t, d) for d in range(problem.p)]
         best = int(np.argmin(ends))
         device[t], start[t], finish[t], free[best] = best, arrivals[best], ends[best], ends[best]
-    return Schedule.of(device=device, start=start, finish=finish)
+    return weft.Schedule.of(device=device, start=start, finish=finish)
 
 
-def layered(tasks: int, devices: int, *, seed: int = 0) -> Problem:
+def layered(tasks: int, devices: int, *, seed: int = 0) -> weft.Problem:
     """Random layers of about sqrt(tasks) tasks, three kinds, two nodes."""
     rng, width = np.random.default_rng(seed), max(2, int(tasks**0.5))
     pairs = [
@@ -53,7 +42,7 @@ def layered(tasks: int, devices: int, *, seed: int = 0) -> Problem:
         for v in range(width, tasks)
         for u in rng.choice(width, size=int(rng.integers(1, 3)), replace=False)
     ]
-    workflow = Workflow(
+    workflow = weft.Workflow(
         work=rng.lognormal(1, 0.5, tasks),
         src=[u for u, _ in pairs],
         dst=[v for _, v in pairs],
@@ -62,44 +51,47 @@ def layered(tasks: int, devices: int, *, seed: int = 0) -> Problem:
         kinds=("red", "green", "blue"),
         name="layered",
     )
-    names = [Device(f"d{i}", node=f"n{i % 2}", speed=1.0 + i % 2) for i in range(devices)]
-    return Problem.bind(workflow, Cluster.of(names, Links(bandwidth=1e7, node_bandwidth=1e8)))
+    names = [weft.Device(f"d{i}", node=f"n{i % 2}", speed=1.0 + i % 2) for i in range(devices)]
+    return weft.Problem.bind(
+        workflow, weft.Cluster.of(names, weft.Links(bandwidth=1e7, node_bandwidth=1e8))
+    )
 
 
-def diamond(name: str = "a") -> tuple[Problem, Schedule]:
+def diamond(name: str = "a") -> tuple[weft.Problem, weft.Schedule]:
     """Four tasks on two devices: a -> b, c -> d; 1 byte a second, b and d run where a ran.
 
     a 0..2 on d0, b 2..5 on d0, c arrives at d1 at 2 + 4 = 6 and runs 6..7, its result is back at 7
     + 1 = 8, d 8..9 on d0.
     """
-    b = WorkflowBuilder("diamond")
+    b = weft.WorkflowBuilder("diamond")
     for task, seconds in ((name, 2.0), ("b", 3.0), ("c", 1.0), ("d", 1.0)):
         b.task(task, work=seconds, kind=f"kind {task}")
     b.edge(name, "b", data=9.0)
     b.edge(name, "c", data=4.0)
     b.edge("b", "d", data=9.0)
     b.edge("c", "d", data=1.0)
-    problem = Problem.bind(b.build(), Cluster(speed=[1.0, 1.0], bandwidth=1.0))
-    return problem, Schedule.of(device=[0, 0, 1, 0], start=[0, 2, 6, 8], finish=[2, 5, 7, 9])
+    problem = weft.Problem.bind(b.build(), weft.Cluster(speed=[1.0, 1.0], bandwidth=1.0))
+    return problem, weft.Schedule.of(device=[0, 0, 1, 0], start=[0, 2, 6, 8], finish=[2, 5, 7, 9])
 
 
-def eventful() -> Trace:
+def eventful() -> weft.Trace:
     """Three jobs with a choice, a batch, a copy, losses, a failure and a slowdown."""
-    b = WorkflowBuilder("cascade")
+    b = weft.WorkflowBuilder("cascade")
     b.task("small", work=2.0, kind="small")
     b.task("large", work=4.0, kind="large")
     b.choice("small", {"unsure": 0.25, "sure": 0.75})
     b.edge("small", "large", data=1.0, when="unsure")
     devices = [
-        Device("g0", node="n0", batch=4),
-        Device("h0", node="n1", batch=4),
-        Device("g1", node="n0"),
+        weft.Device("g0", node="n0", batch=4),
+        weft.Device("h0", node="n1", batch=4),
+        weft.Device("g1", node="n0"),
     ]
-    workload = Workload.of(
-        Problem.bind(b.build(), Cluster.of(devices, Links(bandwidth=1.0))), arrival=[0.0, 0.0, 1.0]
+    workload = weft.Workload.of(
+        weft.Problem.bind(b.build(), weft.Cluster.of(devices, weft.Links(bandwidth=1.0))),
+        arrival=[0.0, 0.0, 1.0],
     )
     changes = [(3.0, 1, np.inf), (4.0, 1, 1.0), (6.0, 0, 2.0)]
-    scenario = Scenario.of(
+    scenario = weft.Scenario.of(
         workload, outcome=[0, 0, 1], changes=changes, cancel=[np.inf, np.inf, 5.0]
     )
     # job, task, device, start, finish, status, batch, copy
@@ -117,7 +109,7 @@ def eventful() -> Trace:
         key: table[:, k].astype(np.int64)
         for k, key in ((0, "job"), (1, "task"), (2, "device"), (5, "status"), (6, "batch"))
     }
-    return Trace(
+    return weft.Trace(
         workload=workload,
         scenario=scenario,
         decided=table[:, 3],

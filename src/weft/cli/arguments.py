@@ -114,7 +114,7 @@ def add_planner(parser: argparse.ArgumentParser) -> None:
 
 def add_seconds(parser: argparse.ArgumentParser, default: float | None = None) -> None:
     """Add --seconds, the time limit of a plan."""
-    text = "time limit of each plan, for planners that search"
+    text = "time limit of each plan in seconds, for planners that search"
     add_option(parser, "--seconds", number(above=0), "S", text, default=default)
 
 

@@ -38,6 +38,8 @@ def run(args: argparse.Namespace) -> None:
         width = max((len(name) for name in found[topic]), default=0)
         for name, text in found[topic].items():
             print(_entry(name, text, width))
+        if topic in NOTES:
+            print(_entry("", NOTES[topic], 0))
 
 
 def _entry(name: str, text: str, width: int) -> str:
@@ -107,8 +109,15 @@ def _devices() -> dict[str, str]:
 def _formats() -> dict[str, str]:
     from weft.formats.loading import list_formats
 
-    return {str(name): getattr(name, "summary", "") for name in list_formats()}
+    return _described(list_formats())
 
+
+NOTES = {
+    "planners": "In brackets: capacities of nodes, copies of tasks, limits of devices (memory, "
+    "cores), links that differ, objectives beside the makespan, a proof of the optimum, a time "
+    "limit in seconds, set-ups."
+}
+"""What the entries of a topic have in common."""
 
 TOPICS: dict[str, Callable[[], dict[str, str]]] = {
     "planners": _planners,

@@ -114,7 +114,7 @@ def build_parser(verb: str | None = None) -> Parser:
         prog="weft",
         description="Plan, simulate and run task graphs on machines that differ from one another.",
         epilog="verbs:\n"
-        + "\n".join(f"  {name:<10}{_module(name).SUMMARY}" for name in VERBS)
+        + "\n".join(f"  {name:<11}{_module(name).SUMMARY}" for name in VERBS)
         + "\n\nweft VERB --help shows an example.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

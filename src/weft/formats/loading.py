@@ -17,7 +17,7 @@ from weft.formats.parsing.source import naming
 from weft.formats.table import FORMATS, NOUNS, File, Format
 from weft.formats.traces.recording import Recording
 from weft.model import Cluster, Problem, Schedule, Trace, Workflow, Workload
-from weft.registry import closest
+from weft.registry import Entry, closest
 
 PathLike = str | os.PathLike[str]
 T = TypeVar("T")
@@ -186,12 +186,12 @@ def _format_of(file: File) -> Format:
     )
 
 
-def list_formats() -> list[str]:
-    """Return the names of all file formats; `weft.formats.FORMATS` describes them.
+def list_formats() -> list[Entry]:
+    """Return the names of all file formats; each has a `summary`.
 
     Examples
     --------
     >>> list_formats()[:3]
     ['weft-json', 'weft-npz', 'cluster-toml']
     """
-    return list(FORMATS)
+    return [Entry(row.name, summary=row.summary) for row in FORMATS.values()]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import weft
 from tests.support.bounds import drawn_workload
+from tests.support.instances import schedule_of
 from tests.support.strategies import problems
 from weft.model.workflow import Workflow
 from weft.planners.bounds import lower_bound
@@ -165,6 +166,18 @@ def _feasible(problem: weft.Problem, rows: dict, node: np.ndarray) -> bool:
     return True
 
 
+def _drawn_workflow(rng, data):
+    """Five tasks in two pairs and one alone, with cores and gas."""
+    return Workflow(
+        work=rng.integers(1, 6, 5).astype(float),
+        src=[0, 1],
+        dst=[3, 4],
+        data=data,
+        cores=rng.integers(1, 4, 5),
+        needs={"gas": rng.integers(0, 3, 5).astype(float)},
+    )
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_exact_agrees_with_brute_force(seed):
     rng = np.random.default_rng(seed)
@@ -173,15 +186,7 @@ def test_exact_agrees_with_brute_force(seed):
     limits = {"cores": {"n0": 4.0}, "gas": {"n1": 2.0}}
     links = weft.Links(bandwidth=2.0, node_bandwidth=8.0)
     cluster = weft.Cluster.of(devices, links, capacity=limits)
-    workflow = Workflow(
-        work=rng.integers(1, 6, 5).astype(float),
-        src=[0, 1],
-        dst=[3, 4],
-        data=[2.0, 4.0],
-        cores=rng.integers(1, 4, 5),
-        needs={"gas": rng.integers(0, 3, 5).astype(float)},
-    )
-    problem = weft.Problem.bind(workflow, cluster)
+    problem = weft.Problem.bind(_drawn_workflow(rng, [2.0, 4.0]), cluster)
     plan = weft.plan(problem, "exact", threads=1)
     assert plan.status == "optimal"
     assert weft.check(problem, plan) == []
@@ -201,13 +206,7 @@ def test_children_that_had_the_data_of_a_copy_go_after_their_parents():
     devices = [weft.Device(f"d{i}", node="host") for i in range(2)]
     cluster = weft.Cluster.of(devices, capacity={"cores": {"host": 1}})
     problem = weft.Problem.bind(Workflow(work=[1.0, 2.0], src=[0], dst=[1], data=[0.0]), cluster)
-    copied = weft.Schedule.of(
-        task=[0, 0, 1],
-        device=[1, 0, 0],
-        start=[5.0, 0.0, 1.0],
-        finish=[6.0, 1.0, 3.0],
-        copy=[False, True, False],
-    )
+    copied = schedule_of((0, 1, 5.0, 6.0), (0, 0, 0.0, 1.0), (1, 0, 1.0, 3.0))
     packed = pack(problem, copied)
     assert weft.check(problem, packed) == []
     assert packed.makespan == 3.0
@@ -247,15 +246,8 @@ def test_no_schedule_is_shorter_than_the_bound(seed):
     rng = np.random.default_rng(seed)
     devices = [weft.Device(f"d{i}", node=f"n{i // 2}", speed=1.0 + i % 2) for i in range(3)]
     limits = {"cores": {"n0": 5.0, "n1": 3.0}, "gas": {"n0": 2.0}}
-    workflow = Workflow(
-        work=rng.integers(1, 6, 5).astype(float),
-        src=[0, 1],
-        dst=[3, 4],
-        data=[0.0, 0.0],
-        cores=rng.integers(1, 4, 5),
-        needs={"gas": rng.integers(0, 3, 5).astype(float)},
-    )
-    problem = weft.Problem.bind(workflow, weft.Cluster.of(devices, capacity=limits))
+    cluster = weft.Cluster.of(devices, capacity=limits)
+    problem = weft.Problem.bind(_drawn_workflow(rng, [0.0, 0.0]), cluster)
     assert lower_bound(problem) <= _shortest(problem)
 
 

@@ -121,37 +121,27 @@ def test_search_finds_the_plan_that_heft_misses():
     assert simulate(problem, SearchPolicy("x", {}, plans)).makespan == 6.0
 
 
-def test_a_copy_replaces_a_wait():
-    """One parent of 1 s, two children of 5 s, 3 s transfers on two devices.
-
-    The second child waits for data until 4 s and ends at 9 s; with a copy of the parent, which
-    runs from 1 s to 2 s, it ends at 7 s.
-    """
+@pytest.mark.parametrize(
+    ("transfer", "option", "makespans"),
+    [
+        # The second child waits for data until 4 s and ends at 9 s; with a copy of the parent,
+        # which runs from 1 s to 2 s, it ends at 7 s.
+        (3.0, "copies", [9.0, 7.0]),
+        # Without copies in the plan both children stay on one device and end at 11 s, and no copy
+        # is made. With a copy from 1 s to 2 s on the other device, the second ends at 7 s.
+        (10.0, "planned_copies", [11.0, 7.0]),
+    ],
+)
+def test_a_copy_replaces_a_wait(transfer, option, makespans):
+    """One parent of 1 s and two children of 5 s, on two devices."""
     problem = weft.Problem.from_arrays(
-        [[1.0, 1.0], [5.0, 5.0], [5.0, 5.0]], [[0, 1], [0, 2]], [3.0, 3.0], bandwidth=1.0
+        [[1.0, 1.0], [5.0, 5.0], [5.0, 5.0]], [[0, 1], [0, 2]], [transfer] * 2, bandwidth=1.0
     )
     traces = [
-        simulate(problem, SearchPolicy("x", {}, PLANS, SearchOptions(copies=copies)))
+        simulate(problem, SearchPolicy("x", {}, PLANS, SearchOptions(**{option: copies})))
         for copies in (False, True)
     ]
-    assert [trace.makespan for trace in traces] == [9.0, 7.0]
-    assert all(weft.check(problem, trace) == [] for trace in traces)
-
-
-def test_a_plan_with_copies_spreads_children():
-    """One parent of 1 s, two children of 5 s, 10 s transfers on two devices.
-
-    Without copies in the plan both children stay on one device and end at 11 s, and no copy is
-    made. With a copy from 1 s to 2 s on the other device, the second child ends at 7 s.
-    """
-    problem = weft.Problem.from_arrays(
-        [[1.0, 1.0], [5.0, 5.0], [5.0, 5.0]], [[0, 1], [0, 2]], [10.0, 10.0], bandwidth=1.0
-    )
-    traces = [
-        simulate(problem, SearchPolicy("x", {}, PLANS, SearchOptions(planned_copies=planned)))
-        for planned in (False, True)
-    ]
-    assert [trace.makespan for trace in traces] == [11.0, 7.0]
+    assert [trace.makespan for trace in traces] == makespans
     assert all(weft.check(problem, trace) == [] for trace in traces)
 
 

@@ -49,34 +49,19 @@ def test_a_policy_runs_as_it_is_simulated(future, eager):
     )
 
 
+RULES = st.sampled_from(["fifo", "shortest", "rank-first", "eft", "rank-eft", "depth-first", "mru"])
+
+
+@pytest.mark.parametrize("decider", [PolicyDecider, adaptive])
 @settings(max_examples=150)
-@given(
-    futures(),
-    st.sampled_from(["fifo", "shortest", "rank-first", "eft", "rank-eft", "depth-first"]),
-    st.booleans(),
-)
-def test_a_rule_runs_as_it_is_simulated(future, name, eager):
-    workload, scenario = future
-    rule = POLICIES.create(name)
-    keys = batch_keys(rule, workload)
-    assert_equal_events(
-        workload, scenario, lambda: PolicyDecider(rule), rule.rule(workload), eager=eager, keys=keys
-    )
-
-
-@settings(max_examples=200)
-@given(
-    futures(),
-    st.sampled_from(["fifo", "shortest", "rank-first", "eft", "rank-eft", "depth-first", "mru"]),
-    st.booleans(),
-)
-def test_a_rule_on_heaps_decides_as_it_is_simulated(future, name, eager):
+@given(futures(), RULES, st.booleans())
+def test_a_rule_runs_as_it_is_simulated_by_views_and_on_heaps(decider, future, name, eager):
     workload, scenario = future
     rule = POLICIES.create(name)
     assert type(adaptive(rule)) is RuleDecider
     keys = batch_keys(rule, workload)
     assert_equal_events(
-        workload, scenario, lambda: adaptive(rule), rule.rule(workload), eager=eager, keys=keys
+        workload, scenario, lambda: decider(rule), rule.rule(workload), eager=eager, keys=keys
     )
 
 

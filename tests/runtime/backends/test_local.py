@@ -14,6 +14,7 @@ import pytest
 
 import weft
 from tests.support import run_functions as f
+from tests.support.instances import schedule_of
 from tests.support.workflows import chain, fan
 from weft.runtime import Chosen, FakeBackend, LocalBackend, LocalDevice, PolicyReplaced, TaskFailed
 from weft.runtime.backends.local.pool import end_idle_processes
@@ -50,13 +51,7 @@ def test_large_arrays_arrive_read_only_and_whole(run):
 
 
 def test_a_schedule_is_carried_out_with_its_copies(run):
-    schedule = weft.Schedule.of(
-        task=[0, 0, 1],
-        device=[0, 1, 1],
-        start=[0, 0, 1],
-        finish=[1, 1, 2],
-        copy=[False, True, False],
-    )
+    schedule = schedule_of((0, 0, 0.0, 1.0), (0, 1, 0.0, 1.0), (1, 1, 1.0, 2.0))
     trace = run(chain("one", "where"), functions={"one": f.one, "where": f.where}, policy=schedule)
     assert trace.results == {"where": "cpu1"}
     assert (

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import weft
+from tests.support.streams import FAST, two_stages
 from tests.support.waiting import PATIENCE, wait_until
 from weft.cli.main import main
 from weft.errors import InvalidInput, UnknownName, WeftError
@@ -59,31 +60,12 @@ def large(batch):
     return found
 """
 
-STREAM = """
-name = "two"
-tick = "1 ms"
-[arrivals]
-process = "poisson"
-gap = "4 ms"
-[[tasks]]
-name = "small"
-time = "1 ms"
-[[tasks]]
-name = "large"
-time = "4 ms"
-[[choices]]
-task = "small"
-branches = {unsure = 0.3, sure = 0.7}
-leads_to = {unsure = ["large"], sure = []}
-[[units]]
-name = "fast"
-batch = 8
-batch_curve = 0.2
+STREAM = two_stages(f"""{FAST}batch_curve = 0.2
 [[units]]
 name = "slow"
 coefficient = 2.0
 batch = 4
-"""
+""")
 
 CASCADE = """
 stream = "stream.toml"

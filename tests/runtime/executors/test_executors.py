@@ -7,8 +7,6 @@ import multiprocessing
 import os
 import pickle
 import signal
-import subprocess
-import sys
 import textwrap
 import threading
 import time
@@ -19,6 +17,7 @@ import psutil
 import pytest
 
 import weft
+from tests.support.programs import run_python
 from tests.support.run_functions import waits_for
 from weft.model import Cluster
 from weft.runtime import History, LocalDevice, current_device
@@ -145,13 +144,7 @@ def test_the_program_ends_after_its_calls_and_leaves_no_process():
         print(ex.submit(late, 1).result(), flush=True)
         ex.submit(late, 2)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=True,
-    )
+    done = run_python("-c", textwrap.dedent(code))
     first, pid, last = done.stdout.splitlines()
     assert (first, last) == ("done 1", "done 2")
     assert not psutil.pid_exists(int(pid))
@@ -180,13 +173,7 @@ def test_functions_sent_by_value_never_keep_an_old_state():
             inner = lambda: 7
             print(now())
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    done = run_python("-c", textwrap.dedent(code), check=False)
     assert done.stdout.splitlines() == ["[101, 1, 1]", "[102, 2, 2]", "[107, 2, 2]"], done.stderr
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.policies.test_policies import topcuoglu
+from tests.support.instances import topcuoglu
 from weft.errors import InvalidInput
 from weft.formats.native.stream_toml import load_stream
 from weft.model.trace import DONE

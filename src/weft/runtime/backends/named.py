@@ -27,6 +27,11 @@ def _hyperqueue(devices: Any, **options: Any) -> Backend:
     return HyperQueueBackend(devices, **options)
 
 
+def _local(devices: Any) -> Backend:
+    """Devices that are processes of this machine."""
+    return shared_backend(devices)
+
+
 def _slurm(devices: Any) -> Backend:
     """Devices that are job steps of a Slurm allocation."""
     from weft.runtime.backends.slurm.backend import SlurmBackend
@@ -35,7 +40,7 @@ def _slurm(devices: Any) -> Backend:
 
 
 BACKENDS: dict[str, Callable[..., Backend]] = {
-    "local": shared_backend,
+    "local": _local,
     "dask": _dask,
     "hyperqueue": _hyperqueue,
     "ray": RayBackend,
