@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -342,6 +343,23 @@ def test_print_shows_every_chart_and_screens_only_the_open_one(opened):
     assert len(page.pdf()) > 20_000
     page.emulate_media(media="screen")
     assert shown_charts(page, 1) == 1
+
+
+def sheets(pdf: bytes) -> int:
+    """Return the number of pages of a PDF."""
+    return len(re.findall(rb"/Type\s*/Page\b", pdf))
+
+
+def test_a_page_that_is_printed_at_once_has_all_its_charts_on_paper(opened):
+    """Six charts in tabs: a browser lays out its sheets right after it says that it prints."""
+    plan = weft.plan(layered(30, 3), "heft")
+    charts = {f"plan {k}": plan for k in range(6)}
+    page = opened(report_html(title="t", sections=[Section("s", [Gantts(charts)])]))
+    at_once = sheets(page.pdf())
+    assert shown_charts(page, 1) == 1  # the screen is as before
+    page.emulate_media(media="print")
+    assert shown_charts(page, 6) == 6
+    assert at_once == sheets(page.pdf()) > 1
 
 
 def test_a_wide_table_keeps_its_first_column_and_shows_that_it_scrolls(opened):

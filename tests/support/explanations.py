@@ -2,7 +2,8 @@
 
 Every planner on so many drawn problems of each feature (none, capacities of nodes, set-up of kinds,
 links that transfers share, variants of tasks), and every rule, with failures and branches, on as
-many drawn workloads. The parts of the critical chain sum to the makespan to 1e-9.
+many drawn workloads. The parts of the critical chain sum to the makespan to 1e-9. Names after the
+number limit it to these planners and policies.
 """
 
 from __future__ import annotations
@@ -60,17 +61,16 @@ def traces(policy: str, cases: int) -> str:
     return ", ".join(f"{name} {explained(cases, of, explain)}" for name, of in drawn.items())
 
 
-def main(cases: int) -> None:
-    """Print how many plans and traces were explained."""
-    for planner in weft.list_planners():
-        sys.stdout.write(f"{planner}: {plans(planner, cases)}\n")
-        sys.stdout.flush()
-    for policy in POLICIES:
-        sys.stdout.write(f"{policy}: {traces(policy, cases)}\n")
-        sys.stdout.flush()
+def main(cases: int, names: list[str]) -> None:
+    """Print how many plans and traces were explained; no names: all."""
+    for known, explain in ((weft.list_planners(), plans), (POLICIES, traces)):
+        for name in known:
+            if not names or name in names:
+                sys.stdout.write(f"{name}: {explain(name, cases)}\n")
+                sys.stdout.flush()
 
 
 if __name__ == "__main__":
     begin = time.process_time()
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200, sys.argv[2:])
     sys.stdout.write(f"{time.process_time() - begin:.0f} s of processor time\n")

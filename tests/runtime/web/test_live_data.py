@@ -40,7 +40,7 @@ def test_the_history_of_what_waits_is_bounded_and_spans_the_run():
 
 def test_a_costly_sample_is_taken_rarely():
     clock = [0.0]
-    history = WaitingHistory(gap=0.1, clock=lambda: clock[0])
+    history = WaitingHistory(gap=0.1, clock=lambda: clock[0], later=lambda *_: None)
 
     def count():
         clock[0] += 0.5  # a sample of half a second is worth taking every 25 s
@@ -87,7 +87,10 @@ def statuses(client, run):
 
 
 def test_a_run_of_a_service_has_a_band_and_its_waiting_tasks(tmp_path):
-    """Four tasks after one that waits: three wait for inputs, one band holds the end."""
+    """Three tasks after one, on one device: b waits for the test, c and d for b.
+
+    While tasks are left, no band reaches back to the moment it was made.
+    """
     call = {"function": "wait_for", "kwargs": {"path": str(tmp_path / "gate")}}
     document = {
         "workflow": {"names": list("abcd"), "work": [1] * 4, "src": [0] * 3, "dst": [1, 2, 3]},
@@ -111,7 +114,8 @@ def test_a_run_of_a_service_has_a_band_and_its_waiting_tasks(tmp_path):
         assert bands
         for band in bands:
             (low, high), (least, most) = band["half"], band["most"]
-            assert 0.0 < least <= low <= band["median"] <= high <= most
+            assert least <= low <= band["median"] <= high <= most
+            assert 0.0 <= band["at"] < least
         name = f"served {client.get(f'/v1/runs/{run}').json()['name']}"
         wait_until(lambda: known.scores(name))
         assert len(known.scores(name)) == 1  # how far off it was, for later bands
@@ -135,6 +139,41 @@ def test_a_run_beside_others_is_expected_to_take_longer(tmp_path):
             begun()
         assert crowding(state.runs.service, first) == 4.0  # four runs of one application share it
         (tmp_path / "gate").touch()
+
+
+def test_the_state_after_a_burst_is_sampled_though_nothing_follows():
+    later, waiting = [], [3]
+    history = WaitingHistory(gap=1.0, later=lambda seconds, call: later.append((seconds, call)))
+    for now in (0.0, 0.25, 0.5):  # the last two within the gap: one sample makes up for both
+        history.look(now, lambda: {"for inputs": waiting[0]})
+        waiting[0] -= 1
+    ((seconds, call),) = later
+    assert seconds == 0.75
+    call()
+    assert history.as_dict() == {"time": [0.0, 1.0], "counts": {"for inputs": [3, 0]}}
+    history.look(1.5, lambda: {"for inputs": 7})  # the next burst is made up for as well
+    assert len(later) == 2
+
+
+def test_a_run_of_a_service_that_nobody_watches_samples_what_waits(tmp_path):
+    """Task a ends at once, b goes on: c waits for inputs, and a sample tells so."""
+    call = {"function": "wait_for", "kwargs": {"path": str(tmp_path / "gate")}}
+    document = {
+        "workflow": {"names": list("abc"), "work": [1] * 3, "src": [0, 1], "dst": [1, 2]},
+        "tasks": {"a": {"function": "one"}, "b": call, "c": {"function": "one"}},
+    }
+    with serving(tmp_path / "serve") as (client, state):
+        run = client.post("/v1/runs", json=document).json()["id"]
+        active = state.runs.active[run]
+        for history in (active.waiting, state.runs.waiting):
+            found = wait_until(lambda history=history: _last_sample(history, "for inputs") == 1)
+            assert found
+        (tmp_path / "gate").touch()
+
+
+def _last_sample(history, reason):
+    counts = history.as_dict()["counts"].get(reason, [None])
+    return counts[-1]
 
 
 @pytest.mark.parametrize("now", [[1.0, 0.5], [1.0, 1.0]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from weft.planners.planner import Plan, Planner, plan
 from weft.planners.whatif.changes import Change
 from weft.planners.whatif.text import parse_change
 from weft.sim.simulate import simulate
+
+_CHECKED: WeakSet[Plan] = WeakSet()
+"""Plans that the oracle accepted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,11 +129,19 @@ def whatif(
     old = _replayed(first, changed)
     after = again if old is None or again.makespan <= old.makespan else old
     for made in (first, after):
-        wrong = check(made.problem, made.schedule)
-        if wrong:
-            raise InvalidInput(f"planner '{made.planner}' made an invalid plan: {wrong[0]}")
+        _refuse_invalid(made)
     kept = float("nan") if old is None else old.makespan
     return WhatIf(wanted, first, after, kept, _moved(first, after))
+
+
+def _refuse_invalid(made: Plan) -> None:
+    """Check a plan; one that was checked before is not checked for the next question."""
+    if made in _CHECKED:
+        return
+    wrong = check(made.problem, made.schedule)
+    if wrong:
+        raise InvalidInput(f"planner '{made.planner}' made an invalid plan: {wrong[0]}")
+    _CHECKED.add(made)
 
 
 def read_changes(changes: Change | str | Sequence[Change | str]) -> tuple[Change, ...]:

@@ -1,5 +1,6 @@
 // Painting: axis, lanes, bars. Bars below a pixel are gathered, so a frame costs no more than the pixels it shows.
-const AXIS = 42, NODE_ROW = 22, SIDE = 84;
+const AXIS = 42, NODE_ROW = 22, SIDE = 84, WIDE_SIDE = 132;
+const CRUMB = 4; // pixels: narrower bars are gathered
 const CHAIN_FADE = 0.34, FADE = 0.18;
 const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif";
 
@@ -63,7 +64,7 @@ class Painter {
     const names = [...data.devices.names, ...(grouped ? data.devices.nodes : [])];
     const longest = names.reduce((a, b) => (a.length >= b.length ? a : b), "");
     this.gutter = Math.round(Math.min(width * 0.28, 160, Math.max(44, this.context.measureText(longest).width + 22)));
-    this.side = width > 560 ? SIDE : 0;
+    this.side = width > 900 ? WIDE_SIDE : width > 560 ? SIDE : 0;
     Object.assign(this, { width, height, laneHeight });
     this.crumbs = Object.assign(document.createElement("canvas"), { width: Math.max(1, this.plot), height: 2 * lanes.length });
     this.image = new ImageData(this.crumbs.width, 2 * lanes.length);
@@ -185,30 +186,36 @@ class Painter {
     }
   }
 
-  // Runs over every visible row of the lane, a hundred thousand perhaps: no call and no object for bars below a pixel.
+  // Runs over every visible row of the lane, a hundred thousand perhaps: no call of the canvas and no object for narrow bars.
   paintLane(model, lane, view, look) {
-    const { gutter } = this, { start, finish, size, status } = model, end = model.lanePtr[lane + 1], second = model !== this.model;
+    const { gutter, right } = this, { start, finish, size, status, copy } = model, end = model.lanePtr[lane + 1], second = model !== this.model;
     const scale = this.plot / (view.t1 - view.t0), colors = second ? model.colors : look.colors, dims = !second && look.dims, { dimmed } = look;
+    this.inked = this.faded = -1; // nothing is known of the canvas
     const [top, h] = this.band(lane, view, second), crumb = second ? lane + this.laneTop.length : lane;
     let pixel = -1, cover = 0, widest = -1, color = 0, dim = false;
     for (let r = model.firstVisible(lane, view.t0); r < end && start[r] <= view.t1; r++) {
       const x0 = gutter + (start[r] - view.t0) * scale, width = (finish[r] - start[r]) * scale;
       if (x0 + width < gutter) continue;
       const faint = second || (dims && dimmed[r] === 1);
-      if (width < 1.25 && size[r] === 1 && status[r] === DONE) {
-        const here = Math.floor(x0);
-        if (here !== pixel || faint !== dim) {
-          if (pixel >= 0) this.sweep(crumb, pixel, cover, color, dim, look.fade);
-          pixel = here; cover = 0; widest = -1; dim = faint;
+      if (width < CRUMB && size[r] === 1 && status[r] === DONE && (width < 1.25 || copy[r] === 0)) {
+        const x1 = x0 + width, first = Math.floor(x0), last = width < 1.25 ? first : Math.min(x1, right);
+        for (let here = Math.max(gutter, first); here <= last; here++) {
+          const share = first === last ? width : Math.min(x1, here + 1) - Math.max(x0, here);
+          if (first < last && share < 0.2) continue; // no pale edges
+          if (here !== pixel || faint !== dim) {
+            if (pixel >= 0) this.sweep(crumb, pixel, cover, color, dim, look.fade);
+            pixel = here; cover = 0; widest = -1; dim = faint;
+          }
+          cover += share;
+          if (share > widest) { widest = share; color = colors[r]; }
         }
-        cover += width;
-        if (width > widest) { widest = width; color = colors[r]; }
       } else {
         const part = h / size[r];
         this.paintBar(model, r, x0, x0 + width, top + part * model.slot[r], part, colors[r], faint ? (second ? 0.45 : look.fade) : 1);
       }
     }
     if (pixel >= 0) this.sweep(crumb, pixel, cover, color, dim, look.fade);
+    this.context.globalAlpha = 1;
   }
 
   // One pixel for all the bars that fall into it; the fuller, the stronger. Kept in an image with one row a lane.
@@ -240,14 +247,16 @@ class Painter {
     const c = this.context, left = Math.max(x0, this.gutter - 4), right = Math.min(x1, this.right + 4);
     const w = Math.max(1, right - left - (x1 - x0 > 4 ? 1 : 0)), tall = Math.max(0.75, h - (model.size[r] > 1 && h > 4 ? 1 : 0));
     const failed = model.status[r] !== DONE;
-    c.globalAlpha = alpha * (failed ? 0.4 : 1);
-    c.fillStyle = this.palette[color];
-    if (w <= 10 && !failed && !model.copy[r]) { // most bars of a large chart: no path, no name
+    if (w <= 10 && !failed && !model.copy[r]) { // most bars of a large chart: no path, no name, few changes of the canvas
+      if (color !== this.inked) { c.fillStyle = this.palette[color]; this.inked = color; }
+      if (alpha !== this.faded) { c.globalAlpha = alpha; this.faded = alpha; }
       c.fillRect(left, y, w, tall);
       this.bars++;
-      c.globalAlpha = 1;
       return;
     }
+    this.inked = this.faded = -1;
+    c.globalAlpha = alpha * (failed ? 0.4 : 1);
+    c.fillStyle = this.palette[color];
     c.beginPath();
     if (w > 10 && tall > 6) c.roundRect(left, y, w, tall, 2.5); else c.rect(left, y, w, tall);
     c.fill();

@@ -30,6 +30,12 @@ function clock(seconds) {
   return (seconds < 0 ? "-" : "") + parts.map(([x, unit]) => `${x} ${unit}`).join(" ");
 }
 
+// Two times; a unit that both have is told once.
+function formatRange([low, high], digits, word = "to") {
+  const [from, to] = [formatTime(low, digits), formatTime(high, digits)], unit = (text) => (text.split(" ").length === 2 ? text.split(" ")[1] : text);
+  return `${unit(from) === unit(to) ? from.split(" ")[0] : from} ${word} ${to}`;
+}
+
 function formatBytes(bytes, digits = 4) {
   const units = ["B", "kB", "MB", "GB", "TB", "PB"];
   let k = 0;

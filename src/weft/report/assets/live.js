@@ -21,15 +21,15 @@ class LiveRun {
   build() {
     const list = (tag, attributes) => make(tag, attributes);
     Object.assign(this, { facts: list("dl", { class: "facts" }), devices: list("table"), log: list("ul", { class: "log" }), sentence: list("p", { class: "sentence" }), waiting: new WaitingAreas("Waiting tasks", "task"), progress: new TimePlot("") });
-    this.log.append(make("li", { class: "hint" }, "Nothing yet."));
+    this.log.append(make("li", {}, "Nothing yet."));
     const root = make("section", { class: "gantt", "aria-label": "Gantt chart of the run" });
     this.whatif = new Sliders(this);
     byId("title").textContent = this.opening.name;
     document.title = `${this.opening.name}, live`;
-    byId("live").replaceChildren(this.facts, this.sentence,
+    byId("live").replaceChildren(this.sentence, this.facts,
       section("Progress against the plan", this.progress.figure),
       section("The run over the plan", root),
-      make("div", { class: "columns" }, section("Devices", wideBox(this.devices)), this.waiting.section, section("Plans, losses and failures", this.log), this.whatif.section));
+      make("div", { class: "columns" }, make("div", {}, section("Devices", wideBox(this.devices)), section("Plans, losses and failures", this.log)), make("div", {}, this.waiting.section, this.whatif.section)));
     this.ghost = new Model(this.plan);
     this.ghost.colors = Uint8Array.from(this.ghost.kind, (k) => k % this.plan.palette.light.length);
     this.chart = new Gantt(root, this.data());
@@ -101,13 +101,24 @@ class LiveRun {
     feed(this.chart, final ? this.report : this.data(this.running()), this.ghost);
     const done = this.rows.filter((r) => r.status === DONE && !r.copy).length, all = this.plan.templates[0].n, s = this.status, end = this.plan.end;
     const last = this.rows.reduce((t, r) => Math.max(t, r.finish), 0), forecast = s && s.forecast;
-    const range = (pair) => pair.map((x) => formatTime(x)).join(" to ");
+    this.sentence.textContent = final ? this.report.why?.sentence ?? "" : this.told(done, all, forecast);
     fillFacts(this.facts, [["tasks done", `${s && s.done > done ? s.done : done} of ${all}`], [this.over ? "took" : "so far", formatTime(this.over || !s ? last : this.now)], [this.opening.reference, formatTime(end)],
-      ["expected end", !this.over && forecast ? formatTime(forecast.median) : ""], ["end, 50 % band", !this.over && forecast ? range(forecast.half) : ""], ["end, 90 % band", !this.over && forecast ? range(forecast.most) : ""]]);
+      ["expected end", !this.over && forecast ? formatTime(forecast.median, 3) : ""], ["50 % band of the end", !this.over && forecast ? formatRange(forecast.half, 3) : ""], ["90 % band of the end", !this.over && forecast ? formatRange(forecast.most, 3) : ""]]);
     if (this.over) this.fillBusy(last); else if (s && s.devices) fillDevices(this.devices, s.devices, this.now);
     this.waiting.show((s && s.waiting) || {}, this.over);
     this.drawCurve(Math.max(end, this.over ? last : this.now || 0, forecast && !this.over ? forecast.most[1] : 0), forecast);
     document.documentElement.dataset.done = String(this.over);
+  }
+
+  // The answer on top while the run goes on: how far it is, when it ends, and how far that is from the plan.
+  told(done, all, forecast) {
+    const count = (n) => n.toLocaleString("en-US"), reference = this.opening.reference.replace("reference: ", "reference plan of ");
+    if (this.over) return `${count(done)} of ${count(all)} tasks took ${formatTime(this.rows.reduce((t, r) => Math.max(t, r.finish), 0), 3)}; the ${reference} takes ${formatTime(this.plan.end, 3)}.`;
+    if (!this.now) return "";
+    const so = `${count(Math.max(done, this.status.done || 0))} of ${count(all)} tasks are done after ${formatTime(this.now, 3)}`;
+    if (!forecast) return `${so}; the ${reference} ends at ${formatTime(this.plan.end, 3)}.`;
+    const late = forecast.median - this.plan.end, against = Math.abs(late) < 0.005 * this.plan.end ? "as in" : `${formatTime(Math.abs(late), 3)} ${late > 0 ? "later" : "earlier"} than in`;
+    return `${so}. The end is expected at ${formatTime(forecast.median, 3)}, ${against} the ${reference}; with 90 % probability between ${formatRange(forecast.most, 3, "and")}.`;
   }
 
   // After the end: what each device did.

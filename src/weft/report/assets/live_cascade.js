@@ -49,7 +49,7 @@ class LiveCascade {
     if (s.replaced) parts.push(make("p", { class: "bad" }, `It replaced the policy that was wanted: ${s.replaced}`));
     parts.push(make("p", {}, s.proposal ? `Proposal: ${s.proposal}; tune again with weft cascade tune.` : "What is measured fits what it was made for."));
     this.policy.replaceChildren(...parts);
-    this.log.replaceChildren(...(s.events.length ? [...s.events].reverse().map((e) => make("li", {}, make("time", {}, formatTime(e.time, 3)), `${e.kind}: ${e.text}`)) : [make("li", { class: "hint" }, "Nothing yet.")]));
+    this.log.replaceChildren(...(s.events.length ? [...s.events].reverse().map((e) => make("li", {}, make("time", {}, formatTime(e.time, 3)), `${e.kind}: ${e.text}`)) : [make("li", {}, "Nothing yet.")]));
   }
 
   // Mean, p95 and p99 of the last ended requests, since the page was opened.

@@ -17,13 +17,14 @@ const figure = (text) => ({ figure: String(text) });
 const numeric = (value) => typeof value === "number" || (value !== null && typeof value === "object" && value.figure !== undefined);
 
 function fillTable(table, head, rows) {
-  const cell = (tag, value, right) => {
+  const cell = (tag, value, kind) => {
     const shown = value instanceof Node ? value : String(value?.figure ?? value ?? "");
-    return make(tag, right ? { class: "number" } : value instanceof Node && value.className === "share" ? { class: "bar" } : {}, shown);
+    return make(tag, kind ? { class: kind } : {}, shown);
   };
-  const right = head.map((_, k) => rows.some((row) => numeric(row[k])));
-  table.replaceChildren(make("thead", {}, make("tr", {}, ...head.map((value, k) => cell("th", value, right[k])))),
-    make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((value, k) => cell("td", value, right[k]))))));
+  const isBar = (value) => value instanceof Node && value.className === "share";
+  const kinds = head.map((_, k) => (rows.some((row) => numeric(row[k])) ? "number" : rows.some((row) => isBar(row[k])) ? "bar" : ""));
+  table.replaceChildren(make("thead", {}, make("tr", {}, ...head.map((value, k) => cell("th", value, kinds[k])))),
+    make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((value, k) => cell("td", value, kinds[k]))))));
   if (table.parentElement) table.parentElement.dispatchEvent(new Event("scroll")); // its edges may show more now
 }
 
@@ -110,12 +111,19 @@ class WaitingAreas {
 
   show(waiting, over) {
     const all = Object.values(waiting).reduce((a, b) => a + b, 0), swatchOf = (reason) => { const box = swatch(null, ""); box.style.background = this.color(reason); return box; };
-    const rows = over || !all ? [] : Object.entries(waiting).filter(([, count]) => count).map(([reason, count]) => [make("span", {}, swatchOf(reason), reason), count, shareBar(count / all)]);
-    const past = this.known.filter((reason) => this.rows.some(([, counts]) => counts[reason]) && !rows.some(([label]) => label.textContent === reason));
-    for (const reason of past) rows.push([make("span", {}, swatchOf(reason), reason), 0, shareBar(0)]);
-    if (rows.length) fillTable(this.table, ["for", over ? "at the end" : "now", "share"], rows);
-    else this.table.replaceChildren(make("caption", {}, `No ${this.what} waits.`));
+    const label = (reason) => make("span", { class: "key-text" }, swatchOf(reason), reason), met = this.known.filter((reason) => this.rows.some(([, counts]) => counts[reason]));
+    const shown = [...new Set([...met, ...Object.keys(waiting).filter((reason) => waiting[reason])])];
+    if (!shown.length) this.table.replaceChildren(make("caption", {}, `No ${this.what} ${over ? "waited" : "waits"}.`));
+    else if (over) fillTable(this.table, ["for", "most at once", "waited in all"], met.map((reason) => [label(reason), ...this.past(reason)]));
+    else fillTable(this.table, ["for", "now", "share"], shown.map((reason) => [label(reason), waiting[reason] || 0, shareBar(all ? (waiting[reason] || 0) / all : 0)]));
     this.draw();
+  }
+
+  // How many waited at most for a reason, and how long in all.
+  past(reason) {
+    const counts = this.rows.map(([, each]) => each[reason] || 0);
+    const all = counts.reduce((sum, count, k) => sum + (k + 1 < counts.length ? count * (this.rows[k + 1][0] - this.rows[k][0]) : 0), 0);
+    return [Math.max(0, ...counts), figure(formatTime(all, 3))];
   }
 
   // Each sample holds until the next one: steps, not slopes.

@@ -52,13 +52,18 @@ document.querySelectorAll("[data-open]").forEach((button) => button.addEventList
 document.querySelectorAll(".wide").forEach(startEdges);
 document.querySelectorAll(".dag").forEach(startGraph);
 
-// On paper every panel is open: hidden charts are painted before the page is printed.
-matchMedia("print").addEventListener("change", (e) => {
+// On paper every panel is open, and charts are painted for the width of the paper. Panels open before the browser
+// lays out its pages; which of the two events comes first differs between browsers.
+function onPaper(printed) {
   document.querySelectorAll(".panel").forEach((panel) => {
-    if (e.matches) { panel.dataset.closed = String(panel.hidden); panel.hidden = false; } else panel.hidden = panel.dataset.closed === "true";
+    if (printed && panel.dataset.closed === undefined) { panel.dataset.closed = String(panel.hidden); panel.hidden = false; }
+    if (!printed && panel.dataset.closed !== undefined) { panel.hidden = panel.dataset.closed === "true"; delete panel.dataset.closed; }
   });
-  charts.forEach((chart) => { chart.painter.retheme(); chart.resize(); chart.draw(); });
-});
+  document.querySelectorAll("section.gantt").forEach(({ chart }) => { if (chart) { chart.painter.retheme(); chart.resize(); chart.draw(); } });
+}
+addEventListener("beforeprint", () => onPaper(true));
+addEventListener("afterprint", () => onPaper(false));
+matchMedia("print").addEventListener("change", (e) => onPaper(e.matches));
 
 const wanted = decodeURIComponent((/[#&]task=([^&]*)/.exec(location.hash) || ["", ""])[1]);
 charts.forEach((chart) => { if (chart.parts.frame.clientWidth) document.dispatchEvent(new CustomEvent("weft-chosen", { detail: chart })); });

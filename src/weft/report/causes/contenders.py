@@ -10,6 +10,7 @@ from weft.model.explain import PARTS, Explanation, compare_explanations
 from weft.report.gantt.chart import Chart
 from weft.report.palette import variable
 from weft.report.quantities import escaped, format_seconds
+from weft.report.tables import Column
 
 PART_COLORS = dict(zip(PARTS, ("c0", "bad", "ink", "c5", "c3", "muted"), strict=True))
 """Colours of the parts of a critical chain, as names of the palette."""
@@ -63,7 +64,8 @@ class Answer:
         limit = CLIPPED * min(bar.seconds for bar in shown)
         scale = max([self.bound, *(b.high or b.seconds for b in shown if b.seconds <= limit)])
         scale = max(scale, min(bar.seconds for bar in shown))
-        rows = "".join(self._row(bar, scale) for bar in shown)
+        texts = Column("seconds", unit="s").texts([bar.seconds for bar in shown])
+        rows = "".join(self._row(bar, scale, text) for bar, text in zip(shown, texts, strict=True))
         top = ""
         if self.bound > 0:
             label = f"proven bound {format_seconds(self.bound)}"
@@ -71,7 +73,7 @@ class Answer:
             top = f'<div class="head"><span></span><span class="track">{line}</span></div>'
         return f'<div class="contenders" role="list">{top}{rows}</div>{self._legend(shown)}'
 
-    def _row(self, bar: ContenderBar, scale: float) -> str:
+    def _row(self, bar: ContenderBar, scale: float, text: str) -> str:
         cut = bar.seconds > scale * (1 + 1e-9)
         full = scale if cut else bar.seconds
         pieces = "".join(
@@ -92,7 +94,7 @@ class Answer:
         return (
             f'<div role="listitem" title="{escaped(bar.about)}"><span class="who">{crown}'
             f'{name}</span><span class="track">{pieces}</span><span class="value">{end}'
-            f"<strong>{format_seconds(bar.seconds)}</strong> {self._notes(bar)}</span></div>"
+            f"<strong>{text}</strong> {self._notes(bar)}</span></div>"
         )
 
     def _notes(self, bar: ContenderBar) -> str:

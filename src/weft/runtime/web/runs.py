@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from weft.errors import WeftError
@@ -17,16 +18,13 @@ from weft.formats.parsing.source import one_line
 from weft.runtime.inputs.functions import Application
 from weft.runtime.service.queue import QueueFull
 from weft.runtime.service.service import Service
-from weft.runtime.service.session import TaskEvent
+from weft.runtime.service.session import ServiceSession, TaskEvent
 from weft.runtime.status import waiting_by_reason
 from weft.runtime.web.documents import Documents, with_results
 from weft.runtime.web.limits import Refused
 from weft.runtime.web.live.waiting import WaitingHistory
 from weft.runtime.web.metrics import Labels, ServerMetrics
 from weft.runtime.web.store import RunStore
-
-LONG = 0.25
-"""Seconds after which the waiting tasks of a run are sampled."""
 
 RUN_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
@@ -60,8 +58,10 @@ class RunTable:
         self.metrics = metrics
         self.limits = dict(limits)
         self.active: dict[str, ActiveRun] = {}
-        self.waiting = WaitingHistory(gap=1.0)
+        self.waiting = WaitingHistory()
         """Waiting tasks of all runs, in seconds of the service's clock."""
+        self._recent: dict[int, ActiveRun] = {}
+        """Runs with news since the last sample of waiting tasks."""
         self._count = dict.fromkeys(limits, 0)
         self._last = store.last
         self._series = secrets.token_hex(4)
@@ -201,7 +201,7 @@ class RunTable:
             self._write(run, now, "begun", {})
             return
         if event.kind == "started":  # tasks that could start at once do not wait any more
-            self._look(run, now)
+            self._look(run)
             return
         if event.task in run.finished:
             return  # its result is from before the restart
@@ -217,18 +217,27 @@ class RunTable:
         self.metrics.count("weft_tasks_total", application=name, outcome=event.kind)
         self._write(run, now, event.kind, content)
 
-    def _look(self, run: ActiveRun, now: float) -> None:
-        """Sample what waits; a run shorter than a sample's gap costs nothing."""
+    def _look(self, run: ActiveRun) -> None:
+        """Sample what waits, of all runs and of those with news; most short runs cost nothing."""
         session = self.service.session
         if session is None or session.driver is None:
             return
+        with self._lock:
+            self._recent[run.number] = run
+        self.waiting.look(session.driver.now, lambda: self._counted(session))
+
+    def _counted(self, session: ServiceSession) -> dict[str, int]:
+        """Count what waits; sample the runs with news that still run, too."""
+        assert session.driver is not None
         life = session.driver.life
-        self.waiting.look(session.driver.now, lambda: waiting_by_reason(life))
-        since = now - run.facts["begun"]
-        if since >= LONG and run.future is not None:
-            job = session.job_of(run.future)
+        with self._lock:
+            recent, self._recent = self._recent, {}
+        for run in recent.values():
+            job = None if run.future is None else session.job_of(run.future)
             if job is not None:
-                run.waiting.look(since, lambda: waiting_by_reason(life, life.instances(job)))
+                count = partial(waiting_by_reason, life, life.instances(job))
+                run.waiting.look(time.time() - run.facts["begun"], count)
+        return waiting_by_reason(life)
 
     def _ended(self, run: ActiveRun, future: Future[dict[str, Any]]) -> None:
         now, results, text = time.time(), None, None

@@ -143,7 +143,8 @@ class LiveBoard(Observer):
                 if self._forecaster is not None and now - self._asked >= FORESEEN:
                     self._asked = now
                     found = self._forecaster.current(life, now)
-                    self._band = {"half": found.half, "most": found.most, "median": found.median}
+                    bands = {"half": found.half, "most": found.most, "median": found.median}
+                    self._band = {"at": now, **bands}
                 status = self._reader.read(life, now)
                 self._waiting.look(now, lambda: status.waiting)
                 return {**status.as_dict(), "forecast": self._band}

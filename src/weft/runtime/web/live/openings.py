@@ -119,6 +119,7 @@ class RunForecasts:
             if self._first is None:
                 self._first, self._stretch = found, stretch
             self.shown = {
+                "at": now,
                 "median": _stretched([found.median], now, stretch)[0],
                 "half": _stretched(found.half, now, stretch),
                 "most": _stretched(found.most, now, stretch),

@@ -5,8 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from math import inf
 from typing import Any
+
+from weft.errors import WeftError
 
 SAMPLES = 240
 """Most samples; with more, every second one is dropped and the gaps between them double."""
@@ -15,13 +18,27 @@ SHARE = 0.02
 """Most of the time that taking samples may cost."""
 
 
+Later = Callable[[float, Callable[[], None]], object]
+"""Calls a function after some seconds, without waiting for it."""
+
+
+def _call_later(seconds: float, function: Callable[[], None]) -> None:
+    timer = threading.Timer(seconds, function)
+    timer.daemon = True
+    timer.start()
+
+
 class WaitingHistory:
     """How many tasks waited for what, sampled while a run or a service goes on; safe for threads.
+
+    A look within the gap after a sample is made up for at the end of the gap: after the last event
+    of a burst nothing may happen for long, and the state after it is the one that lasts.
 
     Parameters
     ----------
     gap : least seconds between two samples
     clock : wall-clock seconds, for the cost of a sample
+    later : calls a function after some seconds
 
     Examples
     --------
@@ -33,18 +50,38 @@ class WaitingHistory:
     """
 
     def __init__(
-        self, *, gap: float = 0.25, clock: Callable[[], float] = time.perf_counter
+        self,
+        *,
+        gap: float = 0.25,
+        clock: Callable[[], float] = time.perf_counter,
+        later: Later = _call_later,
     ) -> None:
         self._gap = gap
         self._clock = clock
+        self._later = later
+        self._due = False
         self._rows: list[tuple[float, Mapping[str, int]]] = []
         self._next = -inf
         self._lock = threading.Lock()
 
     def look(self, now: float, count: Callable[[], Mapping[str, int]]) -> None:
-        """Take a sample, unless the last one is recent; a costly one is taken less often."""
+        """Take a sample, at the end of the gap if the last one is recent; a costly one rarely."""
         if now < self._next:
+            with self._lock:
+                if self._due:
+                    return
+                self._due = True
+            self._later(self._next - now, lambda: self._made_up(count))
             return
+        self._take(now, count)
+
+    def _made_up(self, count: Callable[[], Mapping[str, int]]) -> None:
+        with self._lock:
+            self._due = False
+        with suppress(RuntimeError, LookupError, WeftError):  # the run goes on or has ended
+            self._take(self._next, count)
+
+    def _take(self, now: float, count: Callable[[], Mapping[str, int]]) -> None:
         begin = self._clock()
         counted = count()
         cost = self._clock() - begin
