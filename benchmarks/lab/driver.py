@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def run_one(side: Any, args: argparse.Namespace) -> None:
-    """Run a workload once, say when the fault is due, and then what came of the run."""
+    """Run a workload once, report when the fault is due, and then the outcome."""
     expected = WORKLOADS[args.workload](at_once, args.scale)
     timer = threading.Timer(args.after, lambda: say(ready=True))
     timer.start()

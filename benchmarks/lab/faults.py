@@ -24,7 +24,7 @@ FAULTS = ("cut", "kill")
 def run_fault(
     spec: LabSpec, engine: str, workload: str, fault: str, *, after: float, scale: float, host: str
 ) -> dict[str, Any]:
-    """Run a workload by weft, break a host `after` seconds into it, and say what came of it."""
+    """Run a workload by weft, break a host `after` seconds into it, and report the outcome."""
     with Lab(spec) as lab:
         address = ENGINES[engine](lab)
         lab.throttle()

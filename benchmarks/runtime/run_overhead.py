@@ -12,12 +12,14 @@ python benchmarks/runtime/run_overhead.py --only local
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -162,13 +164,16 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=10_000, help="for local processes")
     parser.add_argument("--remote-tasks", type=int, default=2_000, help="for Dask and Ray")
     parser.add_argument("--only", choices=("local", "dask", "ray"), help="one of them")
+    parser.add_argument("--out", type=Path, help="a file for the results, as JSON")
     args = parser.parse_args()
+    found: list[dict[str, Any]] = []
 
     def measuring(n: int) -> Callable[[str, str, object], None]:
         def measured(what: str, shape: str, work: object) -> None:
             wall, cpu = time.perf_counter(), time.process_time()
             work()  # type: ignore[operator]
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            found.append({"what": what, "graph": shape, "tasks": n, "ms_per_task": 1e3 * wall / n})
             print(
                 f"{what:<34}{shape:<14}{n:>8,}{1e3 * wall / n:>11.3f}{1e3 * cpu / n:>22.3f}",
                 flush=True,
@@ -178,7 +183,7 @@ def main() -> None:
 
     print("Empty tasks, 2 processes; with everything around them: life cycle, decisions, trace\n")
     print(
-        f"{'what':<34}{'graph':<14}{'tasks':>8}{'ms a task':>11}{'ms of the driver CPU':>22}",
+        f"{'what':<34}{'graph':<14}{'tasks':>8}{'ms per task':>11}{'ms of the driver CPU':>22}",
         flush=True,
     )
     if args.only in (None, "local"):
@@ -187,6 +192,8 @@ def main() -> None:
         on_dask(args.remote_tasks, measuring(args.remote_tasks))
     if args.only in (None, "ray") and find_spec("ray") is not None:
         on_ray(args.remote_tasks, measuring(args.remote_tasks))
+    if args.out is not None:
+        args.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ DISTRIBUTION = "weft-scheduling"
 
 
 def visible(text: str) -> str:
-    r"""Escape what a terminal would obey or cannot show; ends of lines and tabs stay.
+    r"""Escape characters that control a terminal; ends of lines and tabs stay.
 
     Names from files go through here on their way to a terminal: messages, tables, verbs.
 

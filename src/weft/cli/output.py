@@ -98,7 +98,7 @@ def stdout_aside() -> Iterator[None]:
 
 @contextlib.contextmanager
 def notice(text: str, stream: TextIO | None = None) -> Iterator[None]:
-    """Show what is going on at once, on a terminal; later output replaces it."""
+    """Show a line on a terminal at once; later output replaces it."""
     stream = stream or sys.stderr
     shown = stream.isatty()
     if shown:

@@ -1,4 +1,4 @@
-"""What tasks cost on devices: the columns `work`, `row` and `pace` of a problem.
+"""Costs of tasks on devices: the columns `work`, `row` and `pace` of a problem.
 
 Costs of the form work / speed need one row of paces, costs per task kind one row per kind, a full
 matrix one row per task. A device that cannot run a task has an infinite pace.

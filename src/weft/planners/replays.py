@@ -73,21 +73,21 @@ def _replay(problem: Problem, schedule: Schedule) -> tuple[Schedule, Transfers |
 
 @dataclass(frozen=True)
 class Estimate:
-    """What planners plan for: how much slower links are, and how often kinds are loaded."""
+    """Assumptions of a plan: how much slower links are, and how often kinds are loaded."""
 
     slowness: float | FloatArray = 1.0
     shares: FloatArray | None = None
 
     @classmethod
     def seen(cls, problem: Problem, schedule: Schedule, moved: Transfers | None) -> Estimate:
-        """Return what a replay showed."""
+        """Return the estimate that a replay shows."""
         return cls(
             1.0 if moved is None else slowness_seen(problem, moved),
             shares_seen(problem, schedule) if problem.cluster.has_setup else None,
         )
 
     def apply(self, problem: Problem, *, setups: bool) -> Problem:
-        """Return a problem without network; without set-ups too, unless a planner knows them."""
+        """Return a problem without network; without set-ups too, unless a planner counts them."""
         if problem.cluster.network is not None:
             problem = independent(problem, self.slowness)
         if setups or not problem.cluster.has_setup:
@@ -107,7 +107,7 @@ def best_by_replay(
 ) -> Schedule:
     """Return the best replayed plan: for free set-ups and links, then for what replays show.
 
-    `setups`: whether the planner knows set-ups.
+    `setups`: whether the planner counts set-ups.
     """
     found = [_replay(problem, solve(Estimate().apply(problem, setups=False)))]
     for k in range(rounds):

@@ -1,8 +1,8 @@
 """Rules for jobs with deadlines and priorities: whose task goes first.
 
 `edf`, `least-slack` and `priority-first` have an order that does not change with time, so they run
-inside the compiled kernel. `critical-ratio` and `las` order the ready tasks anew at every decision.
-All of them use the idle device that finishes the task first.
+inside the compiled kernel. `critical-ratio` and `las` sort the ready tasks at every decision. All
+of them use the idle device that finishes the task first.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class LiveOrder:
         self.name = name
 
     def begin(self, workload: Workload, *, seed: int = 0) -> None:
-        """Compute what does not change."""
+        """Compute the numbers that do not change."""
         self._workload = workload
         self._job = _job_of(workload)
         self._rest = _per_task(workload, shortest_rest)

@@ -260,7 +260,7 @@ class WorkflowRun:
 
 
 def _say(promise: str, *, shown: bool) -> None:
-    """Log what happens if the run is killed, and write it to stderr if it is `shown`."""
+    """Log the effect of killing the run, and write it to stderr if it is `shown`."""
     logging.getLogger(__name__).info(promise)
     if shown:
         sys.stderr.write(f"{promise}\n")

@@ -1,7 +1,7 @@
 """Files of one user: nobody else can read, replace or redirect them without being noticed.
 
 Folders have the mode 0700 and files 0600; both must belong to the user, and symbolic links are not
-followed. A digest with the user's own key tells whether a file is as it was written.
+followed. A digest with the user's own key shows whether a file was changed.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _make_key(path: Path) -> None:
 
 
 def _refuse_other(path: Path, found: os.stat_result, kind: str) -> None:
-    """Refuse what is of another kind, or belongs to another user."""
+    """Refuse files of another kind or of another user."""
     mode = found.st_mode
     kinds = {"symbolic link": stat.S_ISLNK, "folder": stat.S_ISDIR, "file": stat.S_ISREG}
     is_a = next((name for name, test in kinds.items() if test(mode)), "device or pipe")

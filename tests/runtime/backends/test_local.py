@@ -220,7 +220,7 @@ def test_a_fake_run_needs_no_functions_to_be_called():
     assert trace.makespan == planned.makespan
 
 
-def test_warnings_are_not_swallowed(run):
+def test_a_plain_run_gives_no_warning(run):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        run(chain("one"), functions={"one": f.one})
+        assert run(chain("one"), functions={"one": f.one}).results == {"one": f.one()}

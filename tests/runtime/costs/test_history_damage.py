@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
-import time
 import warnings
 
 import pytest
@@ -139,13 +138,10 @@ def test_locks_are_waited_for_two_seconds_in_total(path, monkeypatch):
         return connect(*args, timeout=timeout, **options)
 
     monkeypatch.setattr(sqlite3, "connect", counted)
-    begin = time.monotonic()
     (seen,) = used(path)
-    waited = time.monotonic() - begin
     db.close()
     assert "another process has locked it" in seen
-    assert sum(waits) <= 2.0
-    assert waited >= 0.5  # it did wait
+    assert 0.5 <= sum(waits) <= 2.0
     assert path.exists()  # not set aside: it is in use
 
 

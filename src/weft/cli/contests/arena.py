@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Do what was asked, and print it."""
+    """Run the chosen action and print its result."""
     from weft.cli.output import notice
     from weft.errors import InvalidInput
 

@@ -1,4 +1,4 @@
-"""What a subcommand of `weft train` offers, its progress bar, and the loop over seeds."""
+"""Subcommands of `weft train`: their options, their progress bar, the loop over seeds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.cli.arguments import add_option, whole
 
 
 class Trainable(NamedTuple):
-    """One subcommand: its help, its options and what it does."""
+    """One subcommand: its help, its options and its action."""
 
     summary: str
     example: str

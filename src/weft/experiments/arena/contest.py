@@ -97,7 +97,7 @@ def contend(
 
 
 def improve(instance: ArenaInstance, *, seconds: float, seed: int = 0) -> ArenaInstance:
-    """Search a shorter schedule and a higher bound; keep what is better."""
+    """Search a shorter schedule and a higher bound; keep the better ones."""
     problem = instance.problem()
     made = [plan(problem, name, seconds=seconds, seed=seed) for name in ("anytime", "exact")]
     found = instance

@@ -120,7 +120,7 @@ def _plain(name: str, what: str) -> str:
     if _PLAIN.fullmatch(name):
         return name
     raise InvalidInput(
-        f"{what} '{name}' is no name that Slurm knows: it has other characters than letters, "
+        f"{what} '{name}' is no name that Slurm accepts: it has other characters than letters, "
         "digits and any of _.:-"
         + ("; leave out the nodes of the plan (--any-node)" if what == "node" else "")
     )

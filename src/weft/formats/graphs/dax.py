@@ -1,6 +1,6 @@
 """DAX, the XML of Pegasus workflows: jobs, their files, and which job comes after which.
 
-The parser is told to stop at a document type, so no entity is ever declared or expanded.
+The parser stops at a document type, so no entity is ever declared or expanded.
 """
 
 from __future__ import annotations

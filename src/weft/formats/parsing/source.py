@@ -39,7 +39,7 @@ def naming(where: str) -> Iterator[None]:
 
 
 def one_line(text: str) -> str:
-    r"""Collapse white space, cut long text and escape what a terminal would obey or cannot show.
+    r"""Collapse white space, cut long text and escape characters that control a terminal.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def is_there(path: Path) -> bool:
-    """Tell whether there is such a file or folder; what cannot be its name is none.
+    """Return whether a file or folder exists; a name that no file can have does not.
 
     Examples
     --------

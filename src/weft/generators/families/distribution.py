@@ -89,7 +89,7 @@ Source = Callable[[str, int, tuple[int, int]], Workflow]
 
 
 class FamilyCase(NamedTuple):
-    """An instance, and what was drawn for it."""
+    """An instance, and the parameters drawn for it."""
 
     instance: Instance
     families: tuple[str, ...]

@@ -41,7 +41,7 @@ JOBS = 1000
 """Jobs per draw, at most."""
 DRAWS = 10
 LEFT_OUT = ("hybrid",)
-"""Not compared: it learns durations, which a stream knows, and takes seconds per draw."""
+"""Not compared: it learns durations, which a stream gives, and takes seconds per draw."""
 LINEAR = PairSettings(generations=120, population=16, streams=4, jobs=300, every=5, validation=8)
 WIDE = replace(LINEAR, hidden=12, sigma=0.1, population=20)
 SHARES = {"linear": 0.2, "wide": 0.3, "ppo": 0.4}

@@ -76,7 +76,7 @@ def quick_start(
     """Return the best schedule of the quick planners without copies, and of passes from them.
 
     With a time limit only those run that are expected to end within a share of it. HEFT always
-    runs: its time tells what to expect of the others. With a schedule `first`, passes from that
+    runs: its time predicts those of the others. With a schedule `first`, passes from that
     and from HEFT are enough.
     """
     names = names or quick_names(clock)

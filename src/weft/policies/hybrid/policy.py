@@ -57,7 +57,7 @@ class HybridPolicy:
         self._given, self._features = models, features
 
     def begin(self, workload: Workload, *, seed: int = 0) -> None:
-        """Read features and estimates; drop what was learned."""
+        """Read features and estimates; drop the learned durations."""
         kinds = tuple(dict.fromkeys(workload.cluster.kinds))
         self._models = [self._model(kind) for kind in kinds]
         self._kind = np.array([kinds.index(k) for k in workload.cluster.kinds], np.int64)

@@ -165,7 +165,7 @@ class Cascade:
         return self._runner.measured
 
     def measure_again(self) -> None:
-        """Drop what was measured so far."""
+        """Drop the measurements so far."""
         self._runner.measured = Measurements(self.description.stream)
         self._drift = StreamDrift(self._drift.stream, window=self._drift.window)
 
@@ -271,7 +271,7 @@ class Cascade:
     # -- the thread ---------------------------------------------------------
 
     def _warm_up(self) -> None:
-        """Compile what the policy needs; one that fails here is replaced at its first decision."""
+        """Compile the policy; one that fails here is replaced at its first decision."""
         session = Session(self.description.stream, self._session.policy)
         with suppress(Exception):
             session.arrived(at=0.0)

@@ -29,7 +29,7 @@ class StreamDrift:
         return measured.arrivals - self._before.arrivals >= self.window
 
     def check(self, measured: Measurements) -> str:
-        """Return what differs most, in words; empty: nothing."""
+        """Return the largest difference in words; empty: none."""
         recent = measured.since(self._before)
         self._before = measured.copy()
         found = [*self._times(recent), *self._branches(recent), *self._arrivals(recent)]

@@ -34,7 +34,7 @@ class SentRequest:
 
 @dataclass
 class ServerTimes:
-    """What is known of a server; times are per unit of size.
+    """Measured times of a server, per unit of size.
 
     Attributes
     ----------

@@ -203,7 +203,7 @@ class FairShareDecider(Observer):
     def _asked(
         self, life: LiveLifecycle, now: float, ready: list[int]
     ) -> Iterator[Decision | Block | None]:
-        """Yield what the policy decides, each time without the instances it chose before."""
+        """Yield decisions of the policy, each time without the instances it chose before."""
         while ready:
             decision = self.policy.decide(life.view(now, ready))
             yield decision

@@ -48,7 +48,7 @@ class TaskEvent(NamedTuple):
     Attributes
     ----------
     kind : "begun" (the submission), "finished" or "failed" (an attempt of a task), "started" (an
-        attempt that still runs when the service hears of it)
+        attempt that still runs when the service receives it)
     result : the value of a finished task, with the branches it named
     text : why an attempt failed
     """

@@ -13,7 +13,7 @@ from weft.runtime.web.state import PageSource
 
 
 class EntryState(Protocol):
-    """What the entrance of a server uses."""
+    """State of the entrance of a server."""
 
     @property
     def token(self) -> Token:

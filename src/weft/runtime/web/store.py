@@ -132,7 +132,7 @@ class RunStore:
         self._put(_END, (state, time, error, json.dumps(results), KEPT_BYTES, run), run)
 
     def close(self) -> None:
-        """Write what waits and close the files."""
+        """Write the waiting entries and close the files."""
         self._writes.append(None)
         self._waits.set()
         self._thread.join()

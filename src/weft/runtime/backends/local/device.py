@@ -61,7 +61,7 @@ def device_count(devices: int) -> int:
 
 
 def device_list(devices: Any, *kinds: type[D]) -> list[D]:
-    """Return given devices; refuse what is not a list of them."""
+    """Return given devices; refuse anything but a list of them."""
     if (
         not isinstance(devices, Sequence)
         or isinstance(devices, str)

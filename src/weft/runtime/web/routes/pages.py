@@ -18,7 +18,7 @@ from weft.runtime.web.state import ServerState
 
 
 class PageRoutes:
-    """Handlers of what a page or an operator looks at."""
+    """Handlers of pages, live data and metrics."""
 
     def __init__(self, state: ServerState, openings: Openings) -> None:
         self.state = state
