@@ -265,7 +265,14 @@ BAD = {
         ["plan", "PROBLEM", "--gpus", "1xT4", "--cluster", "x.toml"],
         "not allowed with",
     ),
-    "unknown topic": (["list", "planers"], "planers"),
+    "unknown topic": (
+        ["list", "planers"],
+        "unknown topic 'planers' of weft list; did you mean 'planners'",
+    ),
+    "unknown choice": (
+        ["simulate", "PROBLEM", "--arrivals", "poison"],
+        "unknown --arrivals 'poison' of weft simulate; did you mean 'poisson'",
+    ),
     "cycle": (["plan", "cycle.dot", "--gpus", "1xT4"], "cycle"),
     "truncated": (["plan", "truncated.json"], "truncated.json"),
     "nested": (["plan", "nested.json"], "nested.json"),

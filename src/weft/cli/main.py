@@ -74,6 +74,16 @@ class Parser(argparse.ArgumentParser):
         """Raise instead of printing the usage and leaving."""
         raise InvalidInput(f"{message}; see: {self.prog} --help")
 
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        """Refuse a value that is no choice of its argument, with the closest one."""
+        if action.choices is not None and value not in action.choices:
+            named = "subcommand" if action.nargs == argparse.PARSER else str(action.dest)
+            name = next(iter(action.option_strings), named)
+            known = [str(choice) for choice in action.choices]
+            raise UnknownName(
+                f"unknown {name} '{value}' of {self.prog}{closest(str(value), known)}"
+            )
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""

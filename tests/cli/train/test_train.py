@@ -102,7 +102,7 @@ def test_an_interrupt_leaves_a_checkpoint(small, tmp_path, monkeypatch, capsys):
         ("evaluate fifo --probabilities 2", "must be 1 or less"),
         ("evaluate fifo --stream gone.toml", "gone.toml"),
         ("train conditional --policy pi9", "did you mean"),
-        ("train nothing", "invalid choice"),
+        ("train nothing", "unknown subcommand 'nothing' of weft train; known: "),
     ],
 )
 def test_bad_input_is_one_clear_line(line, words, capsys):
