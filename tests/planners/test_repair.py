@@ -13,7 +13,7 @@ from weft.experiments.benchmarks.large import layered
 from weft.model import Cluster, Problem
 from weft.model.check import check
 from weft.planners import Plan, plan, repair
-from weft.planners.repair import PATIENCE, SMOOTHING, replan
+from weft.planners.repair import PATIENCE, TAKEOVER, replan
 from weft.planners.search.warm_start import order_by_start
 
 
@@ -26,6 +26,7 @@ def plain_replan(made: weft.Plan, changed: Problem) -> list[tuple[int, float, fl
     before, old = made.problem, made.schedule
     order = order_by_start(before, old).tolist()
     w, makespan = before.workflow, made.makespan
+    heirs = plain_heirs(made, changed)
     edges = list(zip(w.src.tolist(), w.dst.tolist(), range(w.m), strict=True))
     tail: dict[int, float] = {}
     first_of: dict[int, int] = {}
@@ -37,11 +38,11 @@ def plain_replan(made: weft.Plan, changed: Problem) -> list[tuple[int, float, fl
         rest += [before.transfer(e, d, int(old.device[v])) + tail[v] for u, v, e in edges if u == t]
         tail[t], first_of[d] = max(rest) + before.duration(t, d), t
     free = [0.0] * before.p
-    upcoming = {d: makespan - tail[t] for d, t in first_of.items()}
+    upcoming = {heirs[d]: makespan - tail[t] for d, t in first_of.items()}
     made_rows: dict[int, tuple[int, float, float]] = {}
-    usual = 0.0
+    worst = 0.0
     for t in order:
-        mine, follower = int(old.device[t]), behind[t]
+        mine, follower = heirs[int(old.device[t])], behind[t]
         upcoming[mine] = np.inf if follower is None else makespan - tail[follower]
         due = (makespan - tail[t]) + float(old.finish[t] - old.start[t])
         inputs = [(u, e) for u, v, e in edges if v == t]
@@ -57,15 +58,29 @@ def plain_replan(made: weft.Plan, changed: Problem) -> list[tuple[int, float, fl
             return done - min(due, upcoming.get(d, np.inf)), d, begin, done
 
         late, d, begin, done = placed(mine)
-        own = changed.duration(t, mine)
-        if late > usual + PATIENCE * (own if own < np.inf else 0.0):
+        if late > worst + PATIENCE * makespan:
             able = [placed(k) for k in range(before.p) if changed.duration(t, k) < np.inf]
             best = min(able, key=lambda x: x[0])
             if best[0] < late:
                 late, d, begin, done = best
-        usual += SMOOTHING * (max(0.0, late) - usual)
+            worst = max(worst, late)
         made_rows[t], free[d] = (d, begin, done), done
     return [made_rows[t] for t in range(before.n)]
+
+
+def plain_heirs(made: weft.Plan, changed: Problem) -> list[int]:
+    """Return the device that takes the queue of each device; links are alike, paces one row."""
+    pace, p = made.problem.pace[0].tolist(), made.problem.p
+    lost = [d for d in range(p) if np.isinf(changed.pace[0, d])]
+    queues = sorted(range(p), key=lambda d: (pace[d], d))
+    left = [d for d in queues if d not in lost]
+    heirs = dict(zip(queues, left + lost, strict=True))
+    busy = made.schedule.busy(p).tolist()
+    taken = queues[: len(left)]
+    slower = sum(busy[q] * pace[heirs[q]] / pace[q] for q in taken)
+    if slower > (1.0 + TAKEOVER) * sum(busy[q] for q in taken):
+        return list(range(p))
+    return [heirs[d] for d in range(p)]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -84,6 +99,33 @@ def test_equals_a_plain_version_and_is_valid(seed: int, monkeypatch: pytest.Monk
         rows = again.schedule
         found = list(zip(rows.device.tolist(), rows.start, rows.finish, strict=True))
         assert found == plain_replan(made, again.problem)
+
+
+def test_devices_take_the_queues_of_faster_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repair, "AGAIN_CELLS", 0)
+    arrays = layered(400, 40, seed=1) | {"speed": np.linspace(2.0, 2.02, 40)}
+    made = plan(Problem.from_arrays(**arrays), "heft")  # type: ignore[arg-type]
+    again = replan(made, lost="d39")  # the fastest
+    assert check(again.problem, again) == []
+    rows = again.schedule
+    found = list(zip(rows.device.tolist(), rows.start, rows.finish, strict=True))
+    assert found == plain_replan(made, again.problem)
+    moved = made.schedule.device == 39
+    assert (rows.device[moved] == 38).mean() > 0.9  # the next one has the queue
+    assert again.makespan < 1.05 * made.makespan
+
+
+def test_links_that_differ_and_tasks_of_several_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repair, "AGAIN_CELLS", 0)
+    rng = np.random.default_rng(3)
+    arrays = layered(80, 5, seed=2, dense=True)
+    arrays |= {"bandwidth": rng.uniform(1.0, 3.0, (5, 5)), "latency": 0.1}
+    made = plan(Problem.from_arrays(**arrays), "heft")  # type: ignore[arg-type]
+    again = replan(made, longer={11: 4.0, 40: 0.5})
+    assert check(again.problem, again) == []
+    rows = again.schedule
+    found = list(zip(rows.device.tolist(), rows.start, rows.finish, strict=True))
+    assert found == plain_replan(made, again.problem)
 
 
 def test_without_changes_nothing_changes() -> None:

@@ -1,10 +1,13 @@
 """`replan`: the answer to a lost device or a longer task, from the plan that stands, compiled.
 
 Tasks keep their order and, as far as they can, their devices; one pass in the order of their starts
-gives them new times (right-shift rescheduling; Vieira, Herrmann and Lin 2003). Tasks of a lost
-device, and tasks that would make the plan longer, go to the device where they are least
-late, at the end of its queue. A pass reads every edge once, so it takes a small fraction of
-planning again; where that is quick too, HEFT plans again, and the shorter plan is the answer.
+gives them new times (right-shift rescheduling; Vieira, Herrmann and Lin 2003). Among many devices
+whose paces are close, each takes the queue of the next faster one from the lost device on, so that
+tasks stay beside those whose results they read. Other tasks of a lost
+device, and tasks that would make the plan longer than it is bound to be by then, go to the device
+where they are least late, at the end of its queue. A pass reads every edge once, so it takes a
+small fraction of planning again; where that is quick too, HEFT plans again, and the shorter plan is
+the answer.
 """
 
 from __future__ import annotations
@@ -26,16 +29,16 @@ from weft.planners.lists.insertion import Rows
 from weft.planners.planner import PLANNERS, Plan
 from weft.planners.search.warm_start import order_by_start
 from weft.registry import closest
-from weft.sim.kernel.jit import njit
+from weft.sim.kernel.jit import njit, njit_inline
 
-PATIENCE = 0.5
-"""Durations by which a task may be later than usual before it looks for another device."""
+PATIENCE = 1e-4
+"""Share of the makespan by which a task may be later than all before it and keep its device."""
 
 AGAIN_CELLS = 2_000_000
 """Most tasks x devices for which HEFT plans again as well: it takes a few milliseconds."""
 
-SMOOTHING = 0.01
-"""Weight of the last task in the usual lateness."""
+TAKEOVER = 0.005
+"""Largest mean slowdown at which devices take the queues of faster ones."""
 
 ShortArray = NDArray[np.int32]
 
@@ -44,6 +47,7 @@ class PlanTables(NamedTuple):
     """A plan as `replan` reads it: tasks are numbered by their place in the order of starts."""
 
     task: IntArray  # (n,) the task at each place
+    place: ShortArray  # (n,) the place of each task
     work: FloatArray  # (n,)
     row: ShortArray  # (n,)
     device: ShortArray  # (n,)
@@ -53,6 +57,8 @@ class PlanTables(NamedTuple):
     pred_ptr: IntArray  # (n + 1,)
     pred: ShortArray  # (m,)
     pred_data: FloatArray  # (m,)
+    busy: FloatArray  # (p,) seconds of the tasks on each device
+    link: FloatArray  # (2,) latency and seconds per byte of all links; NaN: they differ
 
 
 _TABLES: WeakKeyDictionary[Plan, PlanTables] = WeakKeyDictionary()
@@ -77,7 +83,9 @@ def prepare(plan: Plan) -> None:
             problem.arrays.pred,
             problem.arrays.pred_data,
         )
-        _TABLES[plan] = PlanTables(order, *parts)
+        link = _only_link(problem.arrays.latency, problem.arrays.per_byte)
+        busy = schedule.busy(problem.p)
+        _TABLES[plan] = PlanTables._make((order, *parts, busy, link))
 
 
 def replan(
@@ -113,13 +121,17 @@ def replan(
         work = work.copy()
         for task, by in factor.items():
             work[task] *= by
-        tables = tables._replace(work=work[tables.task])
+        changed_work = tables.work.copy()
+        changed_work[tables.place[list(factor)]] = work[list(factor)]
+        tables = tables._replace(work=changed_work)
     if gone.any():
         pace = np.where(gone, np.inf, pace)
         _refuse_stranded(problem, pace)
     changed = _changed(problem, frozen(work), frozen(pace))
     a = changed.arrays
-    device, start, finish = _repair(tables, a.pace, a.latency, a.per_byte)
+    device, start, finish = _repair(
+        tables, _heirs(problem, tables, gone), a, PATIENCE * plan.makespan
+    )
     schedule = sorted_schedule(Rows(device, start, finish))
     if problem.n * problem.p <= AGAIN_CELLS:
         again = PLANNERS.create("heft").solve(changed).schedule
@@ -163,6 +175,28 @@ def _lost(problem: Problem, names: Sequence[str]) -> BoolArray:
             raise UnknownName(f"no device is called '{name}'{closest(name, known)}")
         gone[known.index(name)] = True
     return gone
+
+
+def _heirs(problem: Problem, tables: PlanTables, gone: BoolArray) -> ShortArray:
+    """(p,) the device that takes the queue of each device; a lost one: its tasks are on their own.
+
+    The remaining devices, by pace, take the first queues by pace, if that costs little.
+    """
+    same = np.arange(problem.p, dtype=np.int32)
+    if not gone.any() or np.isnan(tables.link[0]):
+        return same
+    can = np.isfinite(problem.pace)
+    pace = np.where(can, problem.pace, 0.0).sum(axis=0) / np.maximum(can.sum(axis=0), 1)
+    queues = np.lexsort((pace, ~can.any(axis=0)))
+    left = queues[~gone[queues]]
+    heirs = same.copy()
+    heirs[queues[: len(left)]] = left
+    heirs[queues[len(left) :]] = np.flatnonzero(gone)
+    taken = queues[: len(left)]
+    slower = pace[left] / np.where(pace[taken] > 0.0, pace[taken], np.inf)
+    seconds = float(tables.busy[taken].sum())
+    cost = float((tables.busy[taken] * slower).sum()) - seconds
+    return heirs if cost <= TAKEOVER * seconds else same
 
 
 def _factors(problem: Problem, longer: Mapping[str | int, float]) -> dict[int, float]:
@@ -250,7 +284,25 @@ def _numbered(
     for i in range(n - 1, -1, -1):
         behind[i] = next_one[devices[i]]
         next_one[devices[i]] = i
-    return works, rows, devices, latests, due, behind, ptr, preds, data
+    return place, works, rows, devices, latests, due, behind, ptr, preds, data
+
+
+@njit
+def _only_link(latency: FloatArray, per_byte: FloatArray) -> FloatArray:
+    """Return latency and seconds per byte of the links if all are alike, else NaN.
+
+    A table of links takes more memory than a cache has.
+    """
+    link, p = np.zeros(2), len(latency)
+    if p > 1:
+        link[0], link[1] = latency[0, 1], per_byte[0, 1]
+    for d in range(p):
+        for k in range(p):
+            alike = latency[d, k] == link[0] and per_byte[d, k] == link[1]
+            if not alike if d != k else (latency[d, d] != 0.0 or per_byte[d, d] != 0.0):
+                link[:] = np.nan
+                return link
+    return link
 
 
 @njit
@@ -269,39 +321,48 @@ def _tails(a: ProblemArrays, order: IntArray, device: IntArray) -> FloatArray:
     return tail
 
 
+@njit_inline
+def _transfer(x: PlanTables, a: ProblemArrays, source: int, target: int, data: float) -> float:
+    if x.link[0] >= 0.0:
+        return 0.0 if source == target else x.link[0] + data * x.link[1]
+    return float(a.latency[source, target] + data * a.per_byte[source, target])
+
+
 @njit
 def _repair(
-    x: PlanTables, pace: FloatArray, latency: FloatArray, per_byte: FloatArray
+    x: PlanTables, heirs: ShortArray, a: ProblemArrays, patience: float
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return device, start and finish of each task.
 
     A placement is late by what its finish exceeds the latest finish of the task, or the latest
-    start of the next task on the device.
+    start of the next task on the device. The plan becomes longer by what its latest task is late,
+    so only tasks that are later than all before them, by more than `patience` seconds, look for
+    another device.
     """
-    n, p = len(x.task), pace.shape[1]
+    n, p = len(x.task), a.pace.shape[1]
     free, ready, upcoming = np.zeros(p), np.zeros(p), np.full(p, np.inf)
     on, end = np.empty(n, np.int32), np.empty(n)
     device, start, finish = np.empty(n, np.int64), np.empty(n), np.empty(n)
     for i in range(n - 1, -1, -1):
-        upcoming[x.device[i]] = x.latest[i]
-    usual = 0.0  # by which recent tasks were late
+        upcoming[heirs[x.device[i]]] = x.latest[i]
+    worst = 0.0  # lateness that no device could avoid
     for i in range(n):
-        d, units, costs = x.device[i], x.work[i], pace[x.row[i]]
+        d, units, costs = heirs[x.device[i]], x.work[i], a.pace[x.row[i]]
         upcoming[d] = x.latest[x.behind[i]] if x.behind[i] < n else np.inf
         seconds, begin, late = 0.0, 0.0, np.inf
         if costs[d] < np.inf:
             seconds, begin = units * costs[d], free[d]
             for e in range(x.pred_ptr[i], x.pred_ptr[i + 1]):
                 u = x.pred[e]
-                move = latency[on[u], d] + x.pred_data[e] * per_byte[on[u], d]
+                move = _transfer(x, a, on[u], d, x.pred_data[e])
                 begin = max(begin, end[u] + move)
             late = begin + seconds - min(x.due[i], upcoming[d])
-        if late > usual + PATIENCE * seconds:
+        if late > worst + patience:
             ready[:] = free
             for e in range(x.pred_ptr[i], x.pred_ptr[i + 1]):
                 sent, data, source = end[x.pred[e]], x.pred_data[e], on[x.pred[e]]
                 for k in range(p):
-                    move = latency[source, k] + data * per_byte[source, k]
+                    move = _transfer(x, a, source, k, data)
                     ready[k] = max(ready[k], sent + move)
             for k in range(p):
                 if costs[k] < np.inf:
@@ -309,7 +370,7 @@ def _repair(
                     if done - min(x.due[i], upcoming[k]) < late:
                         late = done - min(x.due[i], upcoming[k])
                         d, begin, seconds = k, ready[k], units * costs[k]
-        usual += SMOOTHING * (max(0.0, late) - usual)
+            worst = max(worst, late)
         on[i], end[i], free[d] = d, begin + seconds, begin + seconds
         t = x.task[i]
         device[t], start[t], finish[t] = d, begin, begin + seconds

@@ -3,8 +3,9 @@
 `insert_in_common` makes the same plan as `insert_in_order`, bit for bit, in less time. Data that
 leave a device arrive at the same time on all devices that the common link connects to it, so
 arrivals are computed once and then for the few other devices. Idle gaps are searched only on
-devices whose last gap ends late enough. Devices are compared in blocks, whose bounds leave most of
-them out: large problems have devices of about the same pace in a block.
+devices whose last gap ends late enough and whose next gap begins early enough. Devices are compared
+in blocks, whose bounds leave most of them out: large problems have devices of about the same pace
+in a block.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import numpy as np
 
 from weft.model import ProblemArrays, Schedule
 from weft.model.columns import FloatArray, IntArray, frozen
+from weft.planners.lists.gap_starts import GapStarts, gap_starts, interval_of, occupy_in_table
 from weft.planners.lists.heft import insert_in_order
 from weft.planners.lists.insertion import ANYWHERE, Rows, empty_rows
-from weft.sim.kernel.gaps import Timeline, earliest_start, idle_timeline, occupy
+from weft.sim.kernel.gaps import Timeline, earliest_start, idle_timeline
 from weft.sim.kernel.jit import njit, njit_inline
 
 MANY = 128
@@ -167,6 +169,7 @@ def insert_in_common(
     """
     n, p = len(a.work), a.pace.shape[1]
     rows, timeline = empty_rows(n), idle_timeline(p, n)
+    table = gap_starts(p, n, _usual_seconds(a))
     blocks = (p + BLOCK - 1) // BLOCK
     x = Ends(
         np.zeros(p),
@@ -181,7 +184,7 @@ def insert_in_common(
     )
     for task in order:
         if pin[task] == ANYWHERE:
-            device, start = _earliest_finish(a, task, rows, timeline, link, x)
+            device, start = _earliest_finish(a, task, rows, timeline, table, link, x)
             seconds = a.work[task] * a.pace[a.row[task], device]
         else:
             device = pin[task]
@@ -189,10 +192,21 @@ def insert_in_common(
             ready = _arrival(a, task, device, rows, link)
             start = earliest_start(timeline, device, ready, seconds, np.inf)
         rows.device[task], rows.start[task], rows.finish[task] = device, start, start + seconds
-        occupy(timeline, device, start, start + seconds)
+        occupy_in_table(timeline, table, device, start, start + seconds)
         _update(timeline, x, device)
         _update_block(x, device // BLOCK)
     return rows
+
+
+@njit
+def _usual_seconds(a: ProblemArrays) -> float:
+    """Return the mean seconds of a task on the fastest device."""
+    least, total = np.empty(len(a.pace)), 0.0
+    for row in range(len(a.pace)):
+        least[row] = a.pace[row].min()
+    for task in range(len(a.work)):
+        total += a.work[task] * least[a.row[task]]
+    return total / max(1, len(a.work))
 
 
 @njit
@@ -269,7 +283,13 @@ def _hide_others(
 
 @njit_inline
 def _earliest_finish(
-    a: ProblemArrays, task: int, rows: Rows, timeline: Timeline, link: CommonLink, x: Ends
+    a: ProblemArrays,
+    task: int,
+    rows: Rows,
+    timeline: Timeline,
+    table: GapStarts,
+    link: CommonLink,
+    x: Ends,
 ) -> tuple[int, float]:
     """Return (device, start) of the earliest finish; the lowest device number among equals."""
     work, pace = a.work[task], a.pace[a.row[task]]
@@ -281,15 +301,17 @@ def _earliest_finish(
         if ready + work * least[b] > min(best, x.most_gap[b]):
             continue
         costs, room = pace[b * BLOCK : (b + 1) * BLOCK], x.gap[b * BLOCK : (b + 1) * BLOCK]
+        limits = table.begin[interval_of(table, ready + work * least[b])]
+        limits = limits[b * BLOCK : (b + 1) * BLOCK]
         fits = 0
         for i in range(len(costs)):
-            soonest = ready + work * costs[i]
-            fits |= int(soonest <= best) & int(soonest <= room[i])
+            soonest = max(ready, limits[i]) + work * costs[i]
+            fits |= int(soonest <= best) & int(ready + work * costs[i] <= room[i])
         if fits == 0:
             continue
-        for d in range(b * BLOCK, b * BLOCK + len(costs)):
-            soonest = ready + work * pace[d]
-            if soonest <= x.gap[d] and (
+        for i in range(len(costs)):
+            d, soonest = b * BLOCK + i, max(ready, limits[i]) + work * costs[i]
+            if ready + work * costs[i] <= room[i] and (
                 soonest < best or (soonest == best and x.number[d] < x.number[device])
             ):
                 begin = earliest_start(timeline, d, ready, work * pace[d], best)
