@@ -18,10 +18,13 @@ import pytest
 
 import weft
 from tests.support import run_functions as f
+from tests.support.waiting import wait_until
 from tests.support.workflows import chain, fan
 from weft.model.trace import LOST
 from weft.runtime import LocalDevice, RayBackend, RayDevice, TaskFailed
-from weft.runtime.backends.protocol import Finished, Transfer
+from weft.runtime.backends.descendants import children
+from weft.runtime.backends.protocol import Call, Finished, Transfer
+from weft.runtime.backends.ray import backend as backend_module
 from weft.runtime.backends.ray import session as ray_session
 from weft.runtime.backends.ray.slots import TransferEstimator
 from weft.runtime.deciders.whole_plan import PlanRow
@@ -398,3 +401,75 @@ def test_a_head_that_dies_ends_the_wait_for_its_actors():
     with pytest.raises(weft.WeftError, match="Ray's raylet is gone"):
         RayBackend._handshake(backend, SimpleNamespace(preloaded="reference"))
     assert len(asked) == 1
+
+
+def test_a_head_that_dies_before_anything_ran_is_started_again():
+    restarts = []
+    backend = RayBackend.__new__(RayBackend)
+    backend.specs, backend._slots = [RayDevice("cpu0")], [SimpleNamespace()]
+    backend._session = SimpleNamespace(started=True, restart=lambda: restarts.append(1))
+
+    def start():
+        if len(restarts) < 2:
+            raise ray_session.HeadGone("Ray's raylet is gone before its actors were up")
+        assert backend._slots == [None]
+        return {}
+
+    backend._start_actors = start
+    workload = weft.Workload.of([weft.Problem.from_arrays([[1.0]])])
+    backend.begin(workload, [Call(f.one, (), {})])
+    assert len(restarts) == 2
+    backend._session.started = False  # somebody else's
+    restarts.clear()
+    with pytest.raises(weft.WeftError, match="raylet is gone"):
+        backend.begin(workload, [Call(f.one, (), {})])
+    assert not restarts
+
+
+def test_an_actor_whose_process_died_before_it_reached_ray_is_replaced(monkeypatch):
+    now, replaced = [0.0], []
+    monkeypatch.setattr(backend_module.time, "perf_counter", lambda: now[0])
+    slots = [SimpleNamespace(device=d, ready=d == 0, born=float(d)) for d in range(3)]
+    workers = [3]
+    backend = SimpleNamespace(
+        _slots=slots,
+        _starts=[0, 0, 0],
+        _looked_at=0.0,
+        _complete_at=0.0,
+        _session=SimpleNamespace(workers=lambda: workers[0]),
+        _replace_dead=lambda slot, _: replaced.append(slot.device),
+    )
+
+    def look(at):
+        now[0] = at
+        RayBackend._replace_unstarted(backend)
+        found, replaced[:] = list(replaced), []
+        return found
+
+    assert look(10.0) == []
+    workers[0] = 2  # one died; which one is not known: the newest is asked for again
+    assert look(14.0) == []
+    assert look(16.0) == [2]
+    assert look(16.1) == []  # it was looked at a moment ago
+    backend._starts[2] = 1
+    assert look(19.0) == []  # more patience after each attempt
+    assert look(20.5) == [2]
+    workers[0] = 1
+    assert look(30.0) == [2, 1]
+    workers[0] = float("inf")  # a Ray that somebody else started
+    assert look(50.0) == []
+
+
+def test_workers_of_an_own_ray_are_counted(two):
+    wait_until(lambda: two._session.workers() >= len(two.pids()))
+    assert ray_session.RaySession.workers(SimpleNamespace(started=False)) == float("inf")
+
+
+def test_children_are_the_living_ones():
+    sleeps = [subprocess.Popen(["sleep", "900"]) for _ in range(2)]
+    assert children(os.getpid()).count("sleep") == 2
+    sleeps[0].kill()
+    wait_until(lambda: children(os.getpid()).count("sleep") == 1)  # a zombie is none
+    for sleep in sleeps:
+        sleep.kill()
+        sleep.wait()

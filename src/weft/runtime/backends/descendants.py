@@ -59,6 +59,23 @@ def _processes() -> list[int]:
     return []
 
 
+def children(pid: int) -> list[str]:
+    """Return the names of the children of a process, without those that are dead (Linux only)."""
+    found = []
+    for child in _processes():
+        with contextlib.suppress(OSError):  # gone meanwhile
+            name, _, rest = _stat(child).partition(" (")[2].rpartition(") ")
+            state, parent = rest.split()[:2]
+            if int(parent) == pid and state not in "ZX":
+                found.append(name)
+    return found
+
+
+def _stat(pid: int) -> str:
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+        return file.read()
+
+
 def end_descendants(token: str, keep: Container[int] = (), seconds: float = 5.0) -> None:
     """Kill the processes of a token except `keep`, also those that appear meanwhile."""
     deadline = time.monotonic() + seconds

@@ -40,7 +40,7 @@ from weft.runtime.backends.protocol import (
 )
 from weft.runtime.backends.ray.actor import DeviceActor, Packed, packed, pickling, unpacked
 from weft.runtime.backends.ray.plan import WholeCalls
-from weft.runtime.backends.ray.session import Devices, RaySession
+from weft.runtime.backends.ray.session import START_TRIES, Devices, HeadGone, RaySession
 from weft.runtime.backends.ray.slots import ActorSlot, SentCall, TransferEstimator
 from weft.runtime.backends.real import RealBackend, machine
 from weft.runtime.backends.result_file import load, save
@@ -51,6 +51,10 @@ GROUPS = {"control": 1, "watch": 1}
 
 TICK = 0.5
 """Seconds between two checks of an own Ray."""
+
+NO_PROCESS_SECONDS = 5.0
+"""Seconds that an actor may be without a process before it is asked for again; so many more after
+each attempt, as a busy machine may take longer to start one."""
 
 PINGS = 5
 """Round trips that compare the clock of another machine; the fastest counts."""
@@ -101,6 +105,8 @@ class RayBackend(RealBackend):
         self._slots: list[ActorSlot | None] = [None] * len(self.specs)
         self._starts = [0] * len(self.specs)
         """Device -> starts in a row at which its process died."""
+        self._complete_at = self._looked_at = time.perf_counter()
+        """When each actor was last seen to have a process; when that was last looked at."""
         self._results: dict[int, Any] = {}
         self._orders: dict[int, tuple[SentCall, ActorSlot]] = {}
         self._events: list[Event] = []
@@ -132,15 +138,27 @@ class RayBackend(RealBackend):
             pack=lambda value, _: packed(value, self._dumps),
         )
         self._transfers = TransferEstimator()
+        for left in reversed(range(START_TRIES)):
+            try:
+                lost = self._start_actors()
+                break
+            except HeadGone:  # nothing ran yet
+                if not left or not self._session.started:
+                    raise
+                self._slots = [None] * len(self.specs)
+                self._session.restart()
+        self._origin = time.perf_counter() - since
+        self._events = [DeviceLost(d, since, text) for d, text in lost.items()]
+
+    def _start_actors(self) -> dict[int, str]:
+        """Start an actor for each device without one; return the devices that are left out."""
+        self._starts = [0] * len(self.specs)
         for device, slot in enumerate(self._slots):
             if slot is None:
                 self._slots[device] = self._spawn(device)
             else:
                 self._preload(slot)
-        self._starts = [0] * len(self.specs)
-        lost = {d: text for d in range(len(self.specs)) if (text := self._prepare(d))}
-        self._origin = time.perf_counter() - since
-        self._events = [DeviceLost(d, since, text) for d, text in lost.items()]
+        return {d: text for d in range(len(self.specs)) if (text := self._prepare(d))}
 
     def extend(self, workload: Workload, calls: Sequence[Call] | None, first: int) -> None:
         """Set the calls of a job; an actor receives a function with its first call."""
@@ -169,6 +187,7 @@ class RayBackend(RealBackend):
         """Wait for what the actors run first, for those that start, and for those that die."""
         while not self._events:
             timeout = None if until == inf else max(0.0, until - self.clock())
+            self._replace_unstarted()
             slots = [slot for slot in self._slots if slot is not None]
             if timeout is None and not any(slot.orders or not slot.ready for slot in slots):
                 break
@@ -178,7 +197,7 @@ class RayBackend(RealBackend):
             if found and len(watched) > 2:  # all other references, reports before deaths
                 found, _ = self._ray.wait(list(watched), num_returns=len(watched), timeout=0)
             if not found and (dead := self._session.gone()):
-                raise WeftError(f"Ray's {dead} is gone, and with it the results of this run")
+                raise HeadGone(f"Ray's {dead} is gone, and with it the results of this run")
             for ref in found:
                 self._receive(watched[ref], ref)
             if not found and timeout is not None and self.clock() >= until:
@@ -317,18 +336,23 @@ class RayBackend(RealBackend):
         ).remote(spec.name, spec.cores)
         watch = actor.watch.options(concurrency_group="watch").remote()
         slot = ActorSlot(
-            device, actor, actor.perform.options(num_returns=2), actor.hello.remote(), watch
+            device,
+            actor,
+            actor.perform.options(num_returns=2),
+            actor.hello.remote(),
+            watch,
+            born=time.perf_counter(),
         )
         self._preload(slot)
         return slot
 
     def _prepare(self, device: int) -> str:
         """Wait until an actor is up, and replace one that dies; return why it is left out."""
-        while True:
-            slot = self._slots[device]
-            assert slot is not None
+        text = "its process dies before it can work"
+        while (slot := self._slots[device]) is not None:
             try:
-                self._handshake(slot)
+                if not self._handshake(slot):
+                    continue
             except self._ray.exceptions.GetTimeoutError:
                 return self._not_started(slot)
             except self._dead as error:
@@ -338,6 +362,7 @@ class RayBackend(RealBackend):
                 self._slots[device] = self._spawn(device)
             else:
                 return ""
+        return text
 
     def _not_started(self, slot: ActorSlot) -> str:
         """Leave out a device whose actor does not start in time, unless it is the last one."""
@@ -366,18 +391,44 @@ class RayBackend(RealBackend):
         warnings.warn(f"{about}, again and again: {text}; the run goes on without", stacklevel=2)
         return True
 
-    def _handshake(self, slot: ActorSlot) -> None:
+    def _handshake(self, slot: ActorSlot) -> bool:
+        """Wait until an actor is up; return False if it was replaced meanwhile."""
         until = time.perf_counter() + self._session.start_limit
         while not self._ray.wait([slot.preloaded], timeout=TICK)[0]:
             if dead := self._session.gone():
-                raise WeftError(f"Ray's {dead} is gone before its actors were up")
+                raise HeadGone(f"Ray's {dead} is gone before its actors were up")
             if time.perf_counter() > until:
                 raise self._ray.exceptions.GetTimeoutError
+            self._replace_unstarted()
+            if self._slots[slot.device] is not slot:
+                return False
         self._ray.get(slot.preloaded)
         slot.pid, where, _ = self._ray.get(slot.hello)
         if where != machine() and not slot.ready:
             slot.offset = self._offset(slot)
         slot.ready = True
+        return True
+
+    def _replace_unstarted(self) -> None:
+        """Replace actors whose processes died before they reached Ray, which waits for minutes.
+
+        Which process is whose is not known, and does not matter: Ray gives the next one that is up
+        to the actor that waits longest.
+        """
+        now = time.perf_counter()
+        slots = [slot for slot in self._slots if slot is not None]
+        starting = sorted((s for s in slots if not s.ready), key=lambda slot: -slot.born)
+        if starting and now < self._looked_at + TICK:
+            return
+        self._looked_at = now
+        missing = len(slots) - self._session.workers() if starting else 0
+        if missing <= 0:
+            self._complete_at = now
+            return
+        for slot in starting[: int(missing)]:
+            patience = NO_PROCESS_SECONDS * (1 + self._starts[slot.device])
+            if now > max(self._complete_at, slot.born) + patience:
+                self._replace_dead(slot, WeftError("no process"))
 
     def _offset(self, slot: ActorSlot) -> float:
         """Return the offset of an actor's clock, from the middle of a round trip as in NTP."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import Any
 from weft.errors import InvalidInput, MissingExtra, Unsupported, WeftError
 from weft.model import Cluster
 from weft.runtime.backends.calls import OTHERS_START_LIMIT, START_LIMIT
-from weft.runtime.backends.descendants import VARIABLE, end_descendants, new_token
+from weft.runtime.backends.descendants import VARIABLE, children, end_descendants, new_token
 from weft.runtime.backends.local.device import LocalDevice, device_count, device_list, local_devices
 from weft.runtime.backends.local.process import ONE_THREAD
 from weft.runtime.backends.local.worker import environment
@@ -25,10 +26,13 @@ QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_worker_register_timeout_seconds": "180",
     "RAY_gcs_server_port_wait_time_s": "120",
+    "RAY_worker_maximum_startup_concurrency": "1000",
 }
 """Settings of an own Ray: no usage reports, loopback only. On a busy machine a worker may take more
 than the usual minute to start: Ray would end it and start another one, again and again. But Ray
-notices a worker that died at its start only when this time is over, so it is not longer."""
+notices a worker that died at its start only when this time is over, and counts it as one that
+starts until then: so the time is not longer, weft itself looks for such workers
+(`RaySession.workers`), and others may start beside them."""
 
 HEAD = ("gcs_server", "raylet")
 """Processes without which Ray does not work."""
@@ -37,8 +41,15 @@ START_TRIES = 3
 """Attempts to start an own Ray: one of its processes may die, or a busy machine exceed its limit of
 30 seconds."""
 
+AGENTS = ("ray::Dashboard", "ray::RuntimeEnv", "ray::SPILL", "ray::RESTORE")
+"""How the names of those children of the raylet begin that run no tasks."""
+
 STORE = 512 << 20
 """Object store of an own Ray in bytes; more spills to disk."""
+
+
+class HeadGone(WeftError):
+    """A process of Ray's head has died."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +136,8 @@ class RaySession:
         self._group: Any = None
         self._token = new_token()
         self.own = not self.ray.is_initialized()
+        self.started = False
+        """Whether it started Ray, on this machine."""
         address = address or os.environ.get("RAY_ADDRESS") or None
         if not self.own:
             self.specs = self._specs(devices)
@@ -136,16 +149,26 @@ class RaySession:
             self.specs = self._specs(devices)
         else:
             self.specs = _specs_here(devices)
-            self._init(
-                "Ray did not start on this machine",
-                lambda: _start(self.ray, self._wanted, processors, self._token),
-                tries=START_TRIES,
-            )
+            self._processors = processors
+            self.started = True
+            self._start()
         try:
             self._check()
         except InvalidInput:
             self.close()
             raise
+
+    def _start(self) -> None:
+        self._init(
+            "Ray did not start on this machine",
+            lambda: _start(self.ray, self._wanted, self._processors, self._token),
+            tries=START_TRIES,
+        )
+
+    def restart(self) -> None:
+        """Start Ray again after the death of its head."""
+        self.close()
+        self._start()
 
     @property
     def start_limit(self) -> float:
@@ -217,6 +240,14 @@ class RaySession:
         if not self.own or node is None:
             return ""
         return ", ".join(name for name, _ in node.dead_processes() if name in HEAD)
+
+    def workers(self) -> float:
+        """Return the number of living workers of a Ray that was started here; else infinity."""
+        node = getattr(importlib.import_module("ray._private.worker"), "_global_node", None)
+        if not self.started or node is None or not sys.platform.startswith("linux"):
+            return math.inf
+        raylets = [info.process.pid for info in node.all_processes.get("raylet", ())]
+        return sum(not name.startswith(AGENTS) for pid in raylets for name in children(pid))
 
     def free(self) -> str:
         """Return the free resources, for messages."""

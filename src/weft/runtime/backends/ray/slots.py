@@ -35,6 +35,8 @@ class ActorSlot:
     perform: Any
     hello: Any
     watch: Any
+    born: float
+    """When it was asked for, on the clock of this process."""
     preloaded: Any = None
     """Reference that is ready when the functions are loaded."""
     ready: bool = False
