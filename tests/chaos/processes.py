@@ -53,19 +53,43 @@ def workers(backend: str, token: str) -> list[int]:
     """Return the workers of a run, also those that are starting."""
     found = with_variable(f"{MARK}={token}")
     if backend == "ray":
-        return [pid for pid in found if comm(pid).startswith("ray::")]
+        children = [pid for pid in found if comm(parent(pid)).startswith("raylet")]
+        return [pid for pid in children if not part_of_the_head(pid)]
     own = with_variable(f"{VARIABLE}=")
     return [pid for pid in found if pid in own and parent(pid) == os.getpid()]
 
 
+def part_of_the_head(pid: int) -> bool:
+    """Return whether it is an agent of Ray's raylet, which ends itself without them."""
+    with suppress(OSError):
+        line = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return any(name in line for name in (b"Agent", b"/agent.py", b"/agent/main.py"))
+    return False
+
+
+def agents(token: str) -> list[int]:
+    """Return the parts of Ray's head that its raylet started."""
+    return [pid for pid in with_variable(f"{MARK}={token}") if part_of_the_head(pid)]
+
+
 class Killer(threading.Thread):
-    """Kills a random worker at random moments, from the start of the first one."""
+    """Kills a random worker at random moments, from the start of the first one.
+
+    `head`: it kills an agent of Ray's head first.
+    """
 
     def __init__(
-        self, backend: str, every: float, seed: int, token: str, *, most: int = MOST
+        self,
+        backend: str,
+        every: float,
+        seed: int,
+        token: str,
+        *,
+        most: int = MOST,
+        head: bool = False,
     ) -> None:
         super().__init__(daemon=True)
-        self.most = most
+        self.most, self.head = most, head
         self.backend, self.every, self.rng = backend, every, random.Random(seed)
         self.token = token
         self.kills = 0
@@ -74,7 +98,8 @@ class Killer(threading.Thread):
     def run(self) -> None:
         """Kill until the run is over."""
         while self.kills < self.most and not self.over.wait(self.rng.expovariate(1 / self.every)):
-            found = workers(self.backend, self.token)
+            head = self.head and not self.kills
+            found = agents(self.token) if head else workers(self.backend, self.token)
             if found:
                 with suppress(ProcessLookupError):
                     os.kill(self.rng.choice(found), signal.SIGKILL)

@@ -17,18 +17,19 @@ from typing import Any
 import numpy as np
 
 import weft
+from tests.chaos.campaigns import LIMIT, Progress
 from tests.chaos.work import pause, sums
 from weft.runtime import LocalBackend
 from weft.runtime.costs.history import History
 from weft.runtime.options import RunOptions
 from weft.runtime.service.session import TaskEvent
 
-Progress = Callable[[str], None]
-
 SHARES = {"large": 4.0, "medium": 2.0, "small": 1.0}
 OUTSTANDING = 40
 """Submissions of an application that wait or run: more than the service runs at once."""
-URGENT_EVERY = 2.0
+URGENT_EVERY = 100
+"""Ordinary submissions that end between two urgent ones. Urgent work comes before shares, so what
+is urgent must be little; by a clock it would be much on a machine that is slow for a while."""
 DEVICES = 2
 WITHIN = 0.05
 """How far a share may be off, as a part of it; and the part of urgent submissions that may wait."""
@@ -107,7 +108,8 @@ def soak_service(
 ) -> Soak:
     """Saturate a service on local processes; sample it, and count device time by application.
 
-    It ends after some seconds, but not before `least` submissions did.
+    It ends after some seconds, but not before `least` submissions did. Seconds in which this
+    process was stopped (SIGSTOP, a machine asleep) do not count.
     """
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -124,12 +126,10 @@ def soak_service(
         clients.append(threading.Thread(target=load.hurry))
         for client in clients:
             client.start()
-        begin = time.monotonic()
-        while not load.soak.wrong and (
-            time.monotonic() < begin + seconds or load.soak.submissions < least
-        ):
-            time.sleep(every)
-            load.soak.samples.append(_sample((time.monotonic() - begin) / 60.0, load.used))
+        soaked = 0.0
+        while not load.soak.wrong and (soaked < seconds or load.soak.submissions < least):
+            soaked += _awake(every)
+            load.soak.samples.append(_sample(soaked / 60.0, load.used))
             progress(str(load.soak.samples[-1]))
         load.over.set()
         for client in clients:
@@ -137,6 +137,14 @@ def soak_service(
     load.soak.judge()
     progress(str(load.soak))
     return load.soak
+
+
+def _awake(seconds: float, tick: float = 0.5) -> float:
+    """Sleep in short ticks; return their sum, so that a stop counts as one tick at most."""
+    ticks = max(1, round(seconds / tick))
+    for _ in range(ticks):
+        time.sleep(seconds / ticks)
+    return seconds
 
 
 class _Load:
@@ -165,7 +173,11 @@ class _Load:
 
     def hurry(self) -> None:
         """Submit something urgent now and then, and count what it had to wait for."""
-        while not self.over.wait(URGENT_EVERY):
+        begun = 0
+        while not self.over.wait(0.01):
+            if self.soak.submissions < begun + URGENT_EVERY:
+                continue
+            begun = self.soak.submissions
             watch = _Urgent(self)
             what, functions = self._chains[0]
             future = self.service.submit(
@@ -190,7 +202,7 @@ class _Load:
 
     def _collect(self, future: Future[dict[str, Any]], value: int) -> None:
         try:
-            found = future.result(300)
+            found = future.result(LIMIT)
         except Exception as error:  # noqa: BLE001  # it counts as a violation
             self.soak.wrong.append(f"soak: {type(error).__name__}: {error}")
             return
