@@ -20,6 +20,7 @@ from weft.runtime import DaskBackend, LocalBackend, LocalDevice, RunOptions, Tas
 from weft.runtime.backends.calls import MAX_KILLED_STARTS, MAX_STARTS
 from weft.runtime.backends.dask.workers import SILENCE, WorkerRegistry
 from weft.runtime.backends.descendants import descendants
+from weft.runtime.backends.local.device import local_devices
 
 ROOT = Path(__file__).parents[3]
 FUNCTIONS = {"one": f.one, "add": f.add, "total": f.add}
@@ -200,3 +201,9 @@ def test_a_number_of_dask_workers_is_whole(devices):
 def test_counts_are_whole(option):
     with pytest.raises(weft.InvalidInput, match=f"{option} is"):
         RunOptions(**{option: float("nan")})
+
+
+def test_a_number_of_devices_that_cannot_be_is_refused_at_once():
+    for number in (0, -1, 10**9, 10**5000, -(10**5000)):  # some have too many digits for a name
+        with pytest.raises(weft.InvalidInput, match="devices; at least one is needed, and a "):
+            local_devices(number)

@@ -13,6 +13,9 @@ from weft.runtime.costs.profiler import cores_here, discover, relative_speeds
 
 D = TypeVar("D")
 
+MOST_DEVICES = 4096
+"""Devices that a number may ask for: tables between devices grow with its square."""
+
 
 @dataclass(frozen=True)
 class LocalDevice:
@@ -54,9 +57,13 @@ def local_devices(devices: LocalDevices) -> list[LocalDevice]:
 
 
 def device_count(devices: int) -> int:
-    """Return a number of devices; refuse less than one, and True."""
-    if devices < 1 or devices is True:
-        raise InvalidInput(f"{devices} devices; at least one is needed")
+    """Return a number of devices; refuse less than one, more than can be, and True."""
+    if not 1 <= devices <= MOST_DEVICES or devices is True:
+        number = devices if abs(devices) < 2**63 else "so many"
+        raise InvalidInput(
+            f"{number} devices; at least one is needed, and a number may ask for at most "
+            f"{MOST_DEVICES} of these processes; give a list of devices for more"
+        )
     return devices
 
 
