@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import tempfile
@@ -19,24 +20,29 @@ from tests.fuzz.seed import Seed
 from tests.fuzz.soundness import refuse_unsound
 from weft.errors import WeftError
 
+SHARED = Path("/dev/shm")
 LONGEST = 600
 MOST_SECONDS = 2.0
 MOST_KILOBYTES = 500_000
 HANGS = 60.0
 """Seconds of processor time after which a reader is interrupted."""
 DEEP_EVERY = 5
-"""One in so many of the accepted objects is written, read again, planned and simulated."""
 
 
-def failures(name: str, seed: Seed, count: int, folder: Path, *, first: int = 0) -> list[str]:
-    """Read `count` mutated files of a seed; return a line for each that fails."""
+def failures(
+    name: str, seed: Seed, count: int, folder: Path, *, first: int = 0, deep_every: int = DEEP_EVERY
+) -> list[str]:
+    """Read `count` mutated files of a seed; return a line for each that fails.
+
+    One in `deep_every` of the accepted objects is written, read again, planned and simulated.
+    """
     path = folder / f"x{seed.suffix}"
     for suffix, content in seed.beside:
         path.with_suffix(suffix).write_bytes(content)
     found = []
     for number in range(first, first + max(1, round(seed.share * count))):
         path.write_bytes(made(name, seed, number))
-        deep = number % DEEP_EVERY == 0
+        deep = number % deep_every == 0
         trouble = attempt(seed, path, deep=deep)
         if trouble and trouble.startswith("takes"):  # the first call may have compiled a kernel
             trouble = attempt(seed, path, deep=deep)
@@ -51,14 +57,21 @@ def piece_of_work(
     """Read (reader, first number, count) files; return the piece, the files read and failures."""
     name, first, count = piece
     seed = corpus()[name]
-    with tempfile.TemporaryDirectory() as place:
-        lines = failures(name, seed, count, Path(place), first=first)
+    with in_memory() as place:
+        lines = failures(name, seed, count, place, first=first)
     for line in lines if keep is not None else ():
         number = int(line.removeprefix(name).split(":")[0])
         keep.mkdir(parents=True, exist_ok=True)
         file = f"{name.replace(' ', '_')}--{number}{seed.suffix}"
         (keep / file).write_bytes(made(name, seed, number))
     return piece, max(1, round(seed.share * count)), lines
+
+
+@contextmanager
+def in_memory() -> Iterator[Path]:
+    """Give a temporary folder in memory: a file on disk takes longer to write than to read."""
+    with tempfile.TemporaryDirectory(dir=SHARED if os.access(SHARED, os.W_OK) else None) as place:
+        yield Path(place)
 
 
 @cache
