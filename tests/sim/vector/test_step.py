@@ -12,7 +12,6 @@ from weft.model import Cluster, Device, Problem, Scenario, Topology, WorkflowBui
 from weft.model.check import check
 from weft.model.conditional_stream import Arrivals, ConditionalStream, ProbabilityDrift
 from weft.policies.conditional.rules import FEATURES, RULES, ConditionalRule
-from weft.policies.conditional.sampled_future import make_sampler
 from weft.sim.kernel.tables import Sim
 from weft.sim.reference import simulate_reference
 from weft.sim.vector.batch import StepBatch, StepOptions
@@ -339,9 +338,3 @@ def test_rewards_by_deadline_add_up():
     assert totals["late"] == -late.sum()
     with pytest.raises(InvalidInput, match="needs a deadline"):
         StepBatch(PAPER, 1, StepOptions(reward="late"))
-
-
-def test_rollouts_refuse_networks():
-    stream = on_network(any_stream(np.random.default_rng(1)), np.random.default_rng(1))
-    with pytest.raises(Unsupported, match="rollouts do not copy transfers"):
-        make_sampler(stream, StepBatch(stream, 1), room=4, seed=0)

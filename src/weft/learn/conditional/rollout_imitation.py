@@ -255,7 +255,7 @@ def collect(
     while answer == MOMENT and stored < len(examples.size):
         best = 0
         step += 1
-        candidates = gather_candidates(sim, state, weights, proposer, buffers)
+        candidates = gather_candidates(sim, state, sampler, weights, proposer, buffers)
         started = sim.world[0].next_arrival >= SKIPPED_JOBS
         if 1 < candidates <= MAX_CHOICES and started and step % 2 == 0:
             played = try_candidates(sim, state, sampler, weights, base, buffers, candidates, budget)

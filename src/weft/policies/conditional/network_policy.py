@@ -23,9 +23,12 @@ from weft.sim.view import View
 
 
 def nothing_due(view: View) -> bool:
-    """Return whether no task runs and no job is to arrive: then waiting would never end."""
+    """Return whether no unit is busy and no job is to arrive: then waiting would never end.
+
+    A unit that waits for data is busy; one that is down is not.
+    """
     return bool(
-        (view.running < 0).all()
+        (view.idle | np.isinf(view.free_at)).all()
         and len(view.workload.arrival)
         == np.searchsorted(view.workload.arrival, view.now, side="right")
     )

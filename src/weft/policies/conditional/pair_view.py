@@ -188,11 +188,11 @@ def choose_by_view(
     _read_queues(pairs, tables, seen, now)
     _read_units(pairs, tables, seen, now, span)
     arrived = _read_arrivals(pairs, tables, seen, now)
-    runs = False
-    for d in range(len(seen.running)):
-        runs = runs or seen.running[d] >= 0
+    busy = False  # runs a task, or waits for its data
+    for d in range(len(seen.idle)):
+        busy = busy or (not seen.idle[d] and seen.free_at[d] < np.inf)
     pairs.context[0].span, pairs.context[0].jobs = span, jobs
-    pairs.context[0].may_wait = 1 if runs or arrived < len(seen.arrival) else 0
+    pairs.context[0].may_wait = 1 if busy or arrived < len(seen.arrival) else 0
     choose_pairs(pairs, network, space, actions)
 
 

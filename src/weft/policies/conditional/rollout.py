@@ -229,7 +229,7 @@ def decide(
     budget: RolloutBudget,
 ) -> int:
     """Return the number of the candidate to take."""
-    candidates = gather_candidates(sim, state, weights, proposer, buffers)
+    candidates = gather_candidates(sim, state, sampler, weights, proposer, buffers)
     futures = 0
     if candidates > 1:
         futures = try_candidates(sim, state, sampler, weights, base, buffers, candidates, budget)
@@ -323,12 +323,17 @@ def _drop(buffers: RolloutBuffers, candidates: int, futures: int, confidence: fl
 
 @njit_noalloc
 def gather_candidates(
-    sim: Sim, state: StepState, weights: FloatArray, proposer: Proposer, buffers: RolloutBuffers
+    sim: Sim,
+    state: StepState,
+    sampler: FutureSampler,
+    weights: FloatArray,
+    proposer: Proposer,
+    buffers: RolloutBuffers,
 ) -> int:
     """Write the candidates; return their number.
 
     The first choice comes first, then variants with one unit's action changed; equal units count
-    once.
+    once, unless data takes time from unit to unit.
     """
     kinds, units, found = len(sim.kind), len(sim.device), 1
     choose_one(sim, state, INDEX, weights, buffers.action[0])
@@ -343,7 +348,9 @@ def gather_candidates(
             found = 2
     may_wait = next_time(sim) < np.inf
     for d in range(units):
-        if not is_idle(sim, d) or _equals_earlier_unit(sim, state, buffers, d):
+        if not is_idle(sim, d):
+            continue
+        if not sampler.moves and _equals_earlier_unit(sim, state, buffers, d):
             continue
         for k in range(kinds + 1):
             for j in range(kinds):

@@ -1,7 +1,8 @@
 """Sampled futures of a step-wise simulation, for rollouts.
 
-The jobs in the system are copied into a small simulation. Further arrivals are drawn from the
-arrival process, and open choices from the estimates of the policy. The real future is not read.
+The jobs in the system are copied into a small simulation, with the places of their data and the
+transfers on their way. Further arrivals are drawn from the arrival process, and open choices from
+the estimates of the policy. The real future is not read.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.errors import Unsupported
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream, in_ticks
 from weft.rng import generator
+from weft.sim.kernel.features import capacities, has_network
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.records import record
 from weft.sim.kernel.tables import DONE, JOB_HERE, SKIPPED, Sim, Table
@@ -39,6 +40,7 @@ class FutureSampler(NamedTuple):
     gap: FloatArray  # (DRAWS,) ticks between jobs
     chance: FloatArray  # (DRAWS,) uniform in [0, 1)
     memoryless: bool  # gaps count from now, not from the last arrival
+    moves: bool  # data takes time from unit to unit
     branch: IntArray  # (choices, branches) an edge of the branch, or -1
     chooser: IntArray  # (choices,) the task that makes the choice
     place: IntArray  # (room,) the copy of each job from the oldest open one
@@ -49,15 +51,10 @@ def make_sampler(
     stream: ConditionalStream, like: StepBatch, *, room: int, seed: int
 ) -> FutureSampler:
     """Allocate a sampler for a stream, with the step options of another batch."""
-    if stream.problem.cluster.network is not None:
-        raise Unsupported(
-            f"stream '{stream.name}' has a network; rollouts do not copy transfers on their way; "
-            "choose a policy without rollouts"
-        )
     batch = StepBatch(stream.with_jobs(room), 3, like.options)
     for s in range(3):
         batch.place(s, np.full(room, np.inf), np.zeros((room, len(stream.drift)), np.int64))
-    choices = stream.problem.workflow.choices
+    choices, cluster = stream.problem.workflow.choices, stream.problem.cluster
     branch = np.full(
         (len(choices), max((len(choices.branches(c)) for c in range(len(choices))), default=1)),
         -1,
@@ -72,6 +69,7 @@ def make_sampler(
         gap=_gaps(stream, rng),
         chance=rng.random(DRAWS),
         memoryless=stream.arrivals.process in {"poisson", "trace"},
+        moves=bool(cluster.latency.any() or cluster.per_byte.any()),
         branch=branch,
         chooser=np.array(choices.task, np.int64),
         place=np.zeros(room, np.int64),
@@ -142,6 +140,8 @@ def load_state(sim: Sim, state: StepState, sampler: FutureSampler, ahead: int) -
     oldest = sampler.cursor[0].oldest
     if last - oldest > room:
         return 0
+    here.world[0] = sim.world[0]
+    here.world[0].executions = 0
     live = 0
     for j in range(oldest, last):
         if sim.job[j].state == JOB_HERE:
@@ -149,6 +149,8 @@ def load_state(sim: Sim, state: StepState, sampler: FutureSampler, ahead: int) -
                 return 0
             sampler.place[j - oldest] = live
             _copy_job(sim, here, blank, j, live, tasks)
+            if sampler.moves:
+                _copy_results(sim, here, j, live, tasks)
             live += 1
     total = live + ahead
     for i in range(live, total):
@@ -156,19 +158,22 @@ def load_state(sim: Sim, state: StepState, sampler: FutureSampler, ahead: int) -
         for t in range(i * tasks, (i + 1) * tasks):
             here.inst[t] = blank.inst[t]
             here.entry[t] = blank.entry[t]
+            if has_network(sim):
+                here.inbound[t] = blank.inbound[t]
     _link(sim, here, oldest, live, sampler.place, tasks)
-    here.world[0] = sim.world[0]
+    _copy_room(sim, here)
+    if has_network(sim):
+        _load_transfers(sim, here, oldest, sampler.place, tasks)
     here.world[0].next_arrival = live
     here.world[0].next_change = 0
     here.world[0].next_cancel = 0
     here.world[0].open_jobs = total
-    here.world[0].executions = 0
     for at in range(len(state.estimate)):
         here_state.estimate[at] = state.estimate[at]
     for at in range(len(state.seen)):
         here_state.seen[at] = state.seen[at]
     here_state.counters[0].memory = state.counters[0].memory
-    here_state.counters[0].scanned = 0
+    here_state.counters[0].scanned = here.world[0].executions
     here_state.counters[0].fresh = 1
     return total
 
@@ -188,11 +193,27 @@ def _copy_job(sim: Sim, here: Sim, blank: Sim, j: int, i: int, tasks: int) -> No
     for t in range(tasks):
         here.inst[first + t] = sim.inst[real + t]
         here.inst[first + t].job = i
-        here.inst[first + t].result = -1  # results have arrived: no transfers are in flight
+        here.inst[first + t].result = -1
         here.entry[first + t] = blank.entry[first + t]
+        if has_network(sim):
+            here.inbound[first + t] = sim.inbound[real + t]
     choices = sim.job[j + 1].choice - sim.job[j].choice
     for c in range(choices):
         here.outcome[choice + c] = -1
+
+
+@njit_noalloc
+def _copy_results(sim: Sim, here: Sim, j: int, i: int, tasks: int) -> None:
+    """Copy where and when the tasks of job j ended: their data is there."""
+    for t in range(tasks):
+        result = sim.inst[sim.job[j].first + t].result
+        if result >= 0:
+            x, instance = here.world[0].executions, here.job[i].first + t
+            here.world[0].executions = x + 1
+            here.execution[x] = sim.execution[result]
+            here.execution[x].instance = instance
+            here.execution[x].before = -1  # streams have no copies of tasks
+            here.inst[instance].result = x
 
 
 @njit_inline
@@ -241,6 +262,28 @@ def _copy_loaded(sim: Sim, there: Sim, d: int) -> None:
     for row in (d, len(sim.device) + d):
         for k in range(sim.loaded.shape[1]):
             there.loaded[row, k] = sim.loaded[row, k]
+
+
+@njit_inline
+def _copy_room(sim: Sim, there: Sim) -> None:
+    """Copy what is left of the capacities of nodes."""
+    for node in range(len(sim.room)):
+        for c in range(capacities(sim)):
+            there.room[node, c] = sim.room[node, c]
+
+
+@njit_noalloc
+def _load_transfers(sim: Sim, here: Sim, oldest: int, place: IntArray, tasks: int) -> None:
+    """Copy the transfers that move, and how long ports are taken."""
+    for x in range(len(sim.link)):
+        here.link[x] = sim.link[x]
+    moving = sim.world[0].moving
+    for k in range(moving):
+        f = sim.flow[k].active
+        here.flow[k] = sim.flow[f]
+        here.flow[k].active = k
+        here.flow[k].consumer = _moved(sim, sim.flow[f].consumer, oldest, place, tasks)
+    here.world[0].flows = moving
 
 
 @njit_inline
@@ -328,6 +371,11 @@ def start_rollout(sampler: FutureSampler, jobs: int) -> None:
     for i in range(jobs * tasks):
         there.inst[i] = here.inst[i]
         there.entry[i] = here.entry[i]
+    for x in range(here.world[0].executions):
+        there.execution[x] = here.execution[x]
+    _copy_room(here, there)
+    if has_network(here):
+        _copy_transfers(here, there, jobs * tasks)
     for k in range(len(here.kind)):
         there.kind[k] = here.kind[k]
         base = here.kind[k].pool
@@ -344,3 +392,13 @@ def start_rollout(sampler: FutureSampler, jobs: int) -> None:
     for at in range(len(here_state.seen)):
         there_state.seen[at] = here_state.seen[at]
     there_state.counters[0] = here_state.counters[0]
+
+
+@njit_noalloc
+def _copy_transfers(here: Sim, there: Sim, instances: int) -> None:
+    for x in range(len(here.link)):
+        there.link[x] = here.link[x]
+    for f in range(here.world[0].flows):
+        there.flow[f] = here.flow[f]
+    for i in range(instances):
+        there.inbound[i] = here.inbound[i]

@@ -177,13 +177,14 @@ class RuleViewPolicy(UnitPolicy):
         now, idle, free = view.now, view.idle.tolist(), view.free_at.tolist()
         running = view.running.tolist()
         expected = [end if isfinite(end) else now for end in free]
-        device["running"] = [-1 if waits else d for d, waits in enumerate(idle)]
+        device["running"] = [d if i >= 0 else -1 for d, i in enumerate(running)]
         device["expected"] = expected
         device["blocked_until"] = [
             now if waits else end for waits, end in zip(idle, expected, strict=True)
         ]
-        sim.due[:] = [
-            max(end, now) if i >= 0 else inf for i, end in zip(running, free, strict=True)
+        sim.due[:] = [  # a unit that waits for data makes an event too
+            inf if waits or end == inf else max(end, now)
+            for waits, end in zip(idle, free, strict=True)
         ]
         for d, i in enumerate(running):
             if i >= 0:

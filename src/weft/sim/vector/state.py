@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from weft.model.columns import FloatArray, IntArray
-from weft.sim.kernel.jit import njit_inline
+from weft.sim.kernel.commit import free_at
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.records import record
 from weft.sim.kernel.tables import Sim, Table
 
@@ -121,6 +122,13 @@ def members(sim: Sim, d: int) -> int:
 def busy_for(sim: Sim, d: int) -> float:
     """Return the ticks until a unit is expected to be free."""
     until = sim.device[d].blocked_until
-    if sim.device[d].running >= 0:
+    if sim.device[d].head >= 0:  # its batch waits for data or room
+        until = _queue_end(sim, d)
+    elif sim.device[d].running >= 0:
         until = max(until, sim.device[d].expected)
     return float(max(until - sim.world[0].now, 0.0))
+
+
+@njit_noalloc
+def _queue_end(sim: Sim, d: int) -> float:
+    return free_at(sim, d)
