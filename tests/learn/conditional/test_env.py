@@ -1,14 +1,16 @@
 """The Gymnasium environments, and the search for the weights of the index."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from weft.errors import InvalidInput
+from weft.errors import InvalidInput, UnknownName
 from weft.experiments.conditional.runs import mean_times
 from weft.experiments.conditional.statistics import PUBLISHED
 from weft.formats.model_file import read_model
 from weft.formats.native.stream_toml import load_stream
-from weft.learn.conditional.index import IndexSettings, TiedWeights, tune_index
+from weft.learn.conditional.index import VALIDATION, IndexSettings, TiedWeights, tune_index
 from weft.policies.conditional.index import load_index, save_index
 from weft.policies.conditional.rules import ConditionalRule
 from weft.sim.vector.batch import StepBatch, StepOptions
@@ -149,6 +151,42 @@ def test_tuning_improves_and_repeats():
 def test_bad_settings_of_the_tuning_are_refused(wrong):
     with pytest.raises(InvalidInput, match=f"index tuning: {next(iter(wrong))} is"):
         IndexSettings(**wrong)
+
+
+@pytest.mark.parametrize("objective", ["p99", "tardiness", "late"])
+def test_tuning_by_service_levels(objective):
+    stream = replace(PAPER, deadline=0.1)
+    settings = IndexSettings(
+        probabilities=None, generations=2, population=4, jobs=200, every=1, objective=objective
+    )
+    found = tune_index(stream, settings)
+    assert found.record()["objective"] == objective
+    short = stream.with_jobs(200)
+    seeds = [VALIDATION + i for i in range(settings.validation)]
+    values = {"index": [], "shortest-remaining": []}
+    for name, row in values.items():
+        weights = found.weights if name == "index" else np.zeros((0, 0, 0))
+        for seed in seeds:
+            batch = StepBatch(short, 1)
+            batch.place(0, *short.draw_ticks(seed))
+            ConditionalRule(name, weights).run(batch)
+            late = np.maximum(batch.jct(0) - 0.1, 0.0)
+            row.append(
+                {
+                    "p99": np.percentile(batch.jct(0), 99),
+                    "tardiness": late.mean() + 1e-4,
+                    "late": ((late > 0).sum() + 1) / 200,
+                }[objective]
+            )
+    own, reference = np.mean(values["index"]), np.mean(values["shortest-remaining"])
+    assert found.score == pytest.approx(np.log(own / reference))
+
+
+def test_service_levels_need_a_deadline_and_a_known_name():
+    with pytest.raises(InvalidInput, match="objective 'late' needs a deadline"):
+        tune_index(PAPER, IndexSettings(objective="late"))
+    with pytest.raises(UnknownName, match="did you mean 'tardiness'"):
+        IndexSettings(objective="tardines")
 
 
 def test_tied_weights_there_and_back():

@@ -2,7 +2,8 @@
 
 Every candidate of a generation plays the same jobs; the next generation plays new ones, so that no
 draw is overfitted. The cost is the mean, over the probabilities, of
-log(mean job completion time / that of a reference rule).
+log(objective / that of a reference rule); the objective is the mean completion time of jobs, unless
+another one is given.
 """
 
 from __future__ import annotations
@@ -14,19 +15,25 @@ from typing import ClassVar
 
 import numpy as np
 
-from weft.errors import InvalidInput
+from weft.errors import InvalidInput, UnknownName
 from weft.learn.cma import SeparableCma
 from weft.learn.settings import Progress, require, silent
 from weft.model.columns import FloatArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import watched_task, with_first
 from weft.policies.conditional.rules import FEATURES, ConditionalRule
+from weft.registry import closest
 from weft.rng import generator
 from weft.sim.vector.batch import StepBatch, StepOptions
 
 PER_KIND = ("one", "queue", "estimate")
 """Features with a weight of its own for each task kind."""
 REFERENCE = "shortest-remaining"
+OBJECTIVES = ("completion", "p95", "p99", "tardiness", "late")
+"""What a tuning makes small: mean, 95th or 99th percentile of completion times, the mean seconds
+after the deadline, or the share of jobs after it."""
+LEAST_TARDINESS = 1e-3
+"""Added to tardiness, in deadlines; late jobs have one more. Logarithms need more than zero."""
 VALIDATION = 10_000_000
 """First seed of validation draws; the seeds of the generations stay far below."""
 
@@ -43,6 +50,7 @@ class IndexSettings:
     sigma : initial standard deviation of the weights
     draws : futures per probability and generation, of `jobs` jobs each
     every : generations between validations, each with `validation` futures per probability
+    objective : one of `OBJECTIVES`
     """
 
     noun: ClassVar[str] = "index tuning"
@@ -54,6 +62,7 @@ class IndexSettings:
     jobs: int = 2000
     every: int = 10
     validation: int = 4
+    objective: str = "completion"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -67,6 +76,10 @@ class IndexSettings:
             raise InvalidInput(f"index tuning: population is {self.population}; it must be above 3")
         if self.probabilities == ():
             raise InvalidInput("index tuning: probabilities is empty; give one or more, or None")
+        if self.objective not in OBJECTIVES:
+            raise UnknownName(
+                f"unknown objective '{self.objective}'{closest(self.objective, OBJECTIVES)}"
+            )
 
 
 @dataclass
@@ -119,9 +132,13 @@ class IndexEvaluator:
     """Plays rules on the same futures of several variants of a stream."""
 
     def __init__(
-        self, variants: Sequence[ConditionalStream], draws: int, options: StepOptions
+        self,
+        variants: Sequence[ConditionalStream],
+        draws: int,
+        options: StepOptions,
+        objective: str = "completion",
     ) -> None:
-        self.variants, self.draws = list(variants), draws
+        self.variants, self.draws, self.objective = list(variants), draws, objective
         self.batch = StepBatch(variants[0], len(self.variants) * draws, options)
         self._futures: list[tuple[FloatArray, np.ndarray]] = []
         self._reference = np.zeros(len(self.variants))
@@ -134,18 +151,38 @@ class IndexEvaluator:
         self._reference = np.log(self.times(ConditionalRule(REFERENCE)))
 
     def times(self, rule: ConditionalRule) -> FloatArray:
-        """(variants,) mean job completion time in seconds."""
+        """(variants,) the objective: by default the mean job completion time in seconds."""
         for s, future in enumerate(self._futures):
             self.batch.place(s, *future)
         rule.run(self.batch)
-        mean = np.array([self.batch.jct(s).mean() for s in range(self.batch.size)])
-        each: FloatArray = mean.reshape(len(self.variants), self.draws).mean(axis=1)
-        return each
+        deadline = self.variants[0].deadline
+        jobs = [self.batch.jct(s) for s in range(self.batch.size)]
+        found = np.array([objective_of(each, self.objective, deadline) for each in jobs])
+        means: FloatArray = found.reshape(len(self.variants), self.draws).mean(axis=1)
+        return means
 
     def score(self, weights: FloatArray) -> float:
-        """Return the mean log of the time relative to the reference: lower is better."""
+        """Return the mean log of the objective relative to the reference: lower is better."""
         times = self.times(ConditionalRule("index", weights))
         return float((np.log(times) - self._reference).mean())
+
+
+def objective_of(jobs: FloatArray, objective: str, deadline: float) -> float:
+    """Return the objective of completion times, more than zero.
+
+    Examples
+    --------
+    >>> jobs = np.array([1.0, 2.0, 3.0, 6.0])
+    >>> [objective_of(jobs, name, deadline=4.0) for name in ("completion", "tardiness", "late")]
+    [3.0, 0.504, 0.5]
+    """
+    if objective == "completion":
+        return float(jobs.mean())
+    if objective == "late":
+        return float(((jobs > deadline).sum() + 1.0) / len(jobs))
+    if objective == "tardiness":
+        return float(np.maximum(jobs - deadline, 0.0).mean() + LEAST_TARDINESS * deadline)
+    return float(np.percentile(jobs, {"p95": 95.0, "p99": 99.0}[objective]))
 
 
 def first_weights(batch: StepBatch) -> FloatArray:
@@ -182,12 +219,17 @@ def tune_index(
     progress : receives a row per validation: generation, validation, best and sigma
     """
     s, options = settings or IndexSettings(), options or StepOptions()
+    if s.objective in {"tardiness", "late"} and stream.deadline == np.inf:
+        raise InvalidInput(
+            f"objective '{s.objective}' needs a deadline, and stream '{stream.name}' has none; "
+            'give it one, such as deadline = "400 ms"'
+        )
     short = stream.with_jobs(s.jobs)
     variants = [short]
     if s.probabilities is not None:
         variants = [with_first(short, watched_task(short), p) for p in s.probabilities]
-    training = IndexEvaluator(variants, s.draws, options)
-    validation = IndexEvaluator(variants, s.validation, options)
+    training = IndexEvaluator(variants, s.draws, options, s.objective)
+    validation = IndexEvaluator(variants, s.validation, options, s.objective)
     validation.prepare(VALIDATION)
     weights = first_weights(training.batch) if start is None else start
     ties = TiedWeights(training.batch)
