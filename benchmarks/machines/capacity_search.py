@@ -5,8 +5,10 @@ a second; the table counts how often `anytime` is within 3 % of the best schedul
 
     python benchmarks/machines/capacity_search.py --write docs/results/capacity.json
     python benchmarks/machines/capacity_search.py --exact-from docs/results/capacity.json
+    python benchmarks/machines/capacity_search.py --exact-from docs/results/capacity.json --again
 
-Before them, HEFT plans 10,000 tasks on 32 nodes with three capacities.
+With --again, `exact` runs again for cases that it has not proved; the better result counts. Before
+the cases, HEFT plans 10,000 tasks on 32 nodes with three capacities.
 """
 
 from __future__ import annotations
@@ -66,12 +68,12 @@ def row_of(case: int, known: dict[str, Any] | None, args: argparse.Namespace) ->
     """Plan a case by both planners; the times of `exact` may be known."""
     problem = draw(case)
     row = {"tasks": problem.n, "nodes": len(problem.cluster.node_names)}
-    if known is None:
+    best, bound = (np.inf, 0.0) if known is None else (known["exact"], known["bound"])
+    if known is None or (args.again and best > bound * (1 + 1e-9)):
         exact = weft.plan(problem, "exact", seconds=args.exact_seconds)
         assert weft.check(problem, exact) == []
-        row |= {"exact": exact.makespan, "bound": exact.bound}
-    else:
-        row |= {"exact": known["exact"], "bound": known["bound"]}
+        best, bound = min(best, exact.makespan), max(bound, exact.bound)
+    row |= {"exact": best, "bound": bound}
     plan = weft.plan(problem, "anytime", seconds=args.seconds, seed=args.seed)
     assert weft.check(problem, plan) == []
     heft = weft.plan(problem, "heft")
@@ -162,6 +164,7 @@ def main() -> None:
     parser.add_argument("--exact-seconds", type=float, default=60.0, help="time of exact")
     parser.add_argument("--seed", type=int, default=0, help="seed of anytime")
     parser.add_argument("--exact-from", type=Path, help="a file with earlier results of exact")
+    parser.add_argument("--again", action="store_true", help="run exact where it proved nothing")
     parser.add_argument("--write", type=Path, help="a JSON file to write after each case")
     args = parser.parse_args()
     known = json.loads(args.exact_from.read_text())["cases"] if args.exact_from else {}
