@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -16,13 +15,12 @@ from weft.planners.lists.insertion import as_schedule
 from weft.planners.lists.placements import ListPlanner
 from weft.planners.lists.ranks import rank_order
 from weft.planners.search.anytime import Anytime
+from weft.planners.search.clock import processor_time
 from weft.planners.search.genetic import Genetic
 from weft.rng import generator
 from weft.sim.kernel.ranks import downward_rank
 
 Contender = Callable[[Problem], Schedule]
-TIMED, FEW_MOVES = 4, 200
-"""Generations and moves whose processor time is measured before a search."""
 
 
 def heft(problem: Problem) -> Schedule:
@@ -41,28 +39,15 @@ def no_gaps(problem: Problem) -> Schedule:
 
 
 def genetic(problem: Problem, *, objective: str, seconds: float) -> Schedule:
-    """Plan with a GA from random individuals, as in the document, for processor seconds.
-
-    A few timed generations say how many of them fit: a busy machine does not make the GA worse.
-    """
-    make = partial(Genetic, objective=objective, seeded=False)
-    each = _spent(problem, make(generations=TIMED)) / (TIMED + 1)
-    return plan(problem, make(generations=max(1, int(seconds / each)))).schedule
+    """Plan with a GA from random individuals, as in the document, for processor seconds."""
+    with processor_time():
+        return plan(problem, Genetic(objective=objective, seeded=False), seconds=seconds).schedule
 
 
 def anytime(problem: Problem, *, seconds: float) -> Schedule:
     """Plan with weft's search for the same objective and the same processor seconds."""
-    make = partial(Anytime, objective="waiting", threads=1)
-    few, many = (_spent(problem, make(iterations=moves)) for moves in (FEW_MOVES, 10 * FEW_MOVES))
-    each = max(many - few, 1e-9) / (9 * FEW_MOVES)
-    moves = max(FEW_MOVES, int((seconds - few) / each))
-    return plan(problem, make(iterations=moves)).schedule
-
-
-def _spent(problem: Problem, planner: Genetic | Anytime) -> float:
-    begin = time.process_time()
-    plan(problem, planner)
-    return max(time.process_time() - begin, 1e-6)
+    with processor_time():
+        return plan(problem, Anytime(objective="waiting", threads=1), seconds=seconds).schedule
 
 
 # -- trivial baselines -------------------------------------------------------------------
@@ -122,3 +107,9 @@ def contenders(*, seconds: float) -> dict[str, Contender]:
         "anytime (waiting)": partial(anytime, seconds=seconds),
         **TRIVIAL,
     }
+
+
+def warm_up(problem: Problem) -> None:
+    """Compile, or read from the cache, before searches are timed."""
+    for contender in contenders(seconds=0.01).values():
+        contender(problem)

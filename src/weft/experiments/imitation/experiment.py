@@ -26,7 +26,7 @@ from weft.experiments.harness import (
     write_results,
 )
 from weft.experiments.imitation import report
-from weft.experiments.imitation.contenders import Contender, contenders, fixed_device, heft
+from weft.experiments.imitation.contenders import Contender, contenders, fixed_device, heft, warm_up
 from weft.experiments.imitation.runs import (
     TurnaroundCase,
     document_problems,
@@ -99,6 +99,7 @@ def reproduce(
         speed.warm_up()
         found.document["speed"] += list(speed.measure(tasks, training=effort.large_seconds))
 
+    warm_up(next(document_problems(2, tasks=40)))
     steps = [_paper, _streams, _shapes, _lists, *(partial(time_of, tasks) for tasks in speed.SIZES)]
     for step in progress(steps):
         step(found)
