@@ -78,19 +78,22 @@ class StaticHeft:
         for job in view.jobs[~self._planned[view.jobs]].tolist():
             self._planned[job] = True
             self._plan_job(view, job)
-        for instance in view.ready.tolist():
-            d = int(self._inst["device"][instance])
-            if np.isinf(view.pace[d]):
-                continue
-            if self._committed[instance]:  # lost with a failed device
-                return Decision(instance, d)
-            queue = self._queues[d]
-            self._drop_ended(view, queue)
-            if queue[0] == instance:
-                queue.popleft()
-                self._committed[instance] = True
-                return Decision(instance, d)
-        return None
+        # The task at the head of a device's plan, or a task lost with a failed device.
+        up, where = np.isfinite(view.pace), self._inst["device"][view.ready]
+        able = view.ready[up[where] & self._committed[view.ready]].tolist()
+        ready, here = set(view.ready.tolist()), set(view.jobs.tolist())
+        for d in np.flatnonzero(up).tolist():
+            self._drop_ended(view, self._queues[d], here)
+            if self._queues[d] and self._queues[d][0] in ready:
+                able.append(self._queues[d][0])
+        if not able:
+            return None
+        instance = min(able)
+        d = int(self._inst["device"][instance])
+        if not self._committed[instance]:
+            self._queues[d].popleft()
+            self._committed[instance] = True
+        return Decision(instance, d)
 
     def _plan_job(self, view: View, job: int) -> None:
         first, last = view.workload.first_instance[job : job + 2]
@@ -103,12 +106,12 @@ class StaticHeft:
         for instance in mine[np.argsort(self._inst["start"][mine], kind="stable")].tolist():
             self._queues[self._inst["device"][instance]].append(instance)
 
-    def _drop_ended(self, view: View, queue: deque[int]) -> None:
+    def _drop_ended(self, view: View, queue: deque[int], here: set[int]) -> None:
         """Drop tasks whose job was cancelled, and tasks that joined the batch of another one."""
-        while True:
+        while queue:
             job, task = view.workload.task_of(queue[0])
             joined = self._batches and self._joined(view, job, task)
-            if job in view.jobs and not joined:
+            if job in here and not joined:
                 return
             self._committed[queue.popleft()] = True
 

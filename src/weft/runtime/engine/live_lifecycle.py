@@ -74,6 +74,8 @@ class LiveLifecycle(Lifecycle):
         """Whether tasks can wait for the capacities of their node."""
         self._queued: list[float | None] = [0.0] * workload.cluster.p
         """Device -> expected seconds of its queue; None: out of date."""
+        self._frees: dict[int, tuple[float, float]] = {}
+        """Device -> when its queue could begin and would end, while nothing about it changes."""
 
     # -- events -------------------------------------------------------------
 
@@ -134,12 +136,14 @@ class LiveLifecycle(Lifecycle):
                 self._ran_on[i], self._finished_at[i] = device, now
             else:
                 self._copies.setdefault(i, []).append((device, now))
+                self._frees.clear()  # inputs may come from nearer
 
     def commit(
         self, instances: Sequence[int], device: int, now: float, *, copy: bool = False
     ) -> None:
         """Commit, and add to the load of the device."""
         super().commit(instances, device, now, copy=copy)
+        self._frees.pop(device, None)
         load = self._queued[device]
         if load is not None and self.machines[device].pace < inf:
             self._queued[device] = load + self.expected(instances, device)
@@ -147,11 +151,13 @@ class LiveLifecycle(Lifecycle):
     def lose(self, device: int, now: float, note: str = "failed") -> Group:
         """Lose the running group; with a plan it returns to the head of the queue."""
         self._queued[device] = None
+        self._frees.pop(device, None)
         return super().lose(device, now, note)
 
     def change_pace(self, device: int, pace: float, now: float) -> Group | None:
         """Change the slowdown of a device; inf: it is down."""
         self._queued[device] = None
+        self._frees.pop(device, None)
         return super().change_pace(device, pace, now)
 
     def cancel(self, job: int, now: float) -> list[int]:
@@ -173,6 +179,7 @@ class LiveLifecycle(Lifecycle):
         self.contended = any(problem.contended for problem in workload.problems)
         self._problems = [workload.problem_of(job) for job in range(workload.jobs)]
         self._queued = [None] * len(self.machines)
+        self._frees.clear()
 
     def grow(self, workload: Workload) -> None:
         """Replace the workload by the same one on more devices; new devices start as down."""
@@ -315,10 +322,12 @@ class LiveLifecycle(Lifecycle):
         return float(growth[min(len(members), len(growth)) - 1])
 
     def free_at(self, device: int, now: float) -> float:
-        """Return when a device is free; without modelled transfers from a cached sum."""
+        """Return when a device is free; from a cached sum or, with modelled transfers, time."""
         machine = self.machines[device]
-        if self.modelled or self.caches or machine.pace == inf:
+        if self.caches or machine.pace == inf or not machine.queue:
             return super().free_at(device, now)
+        if self.modelled:
+            return super().free_at(device, now) if self.planned else self._known_free(device, now)
         load = self._queued[device]
         if load is None:
             load = self._queued[device] = sum(
@@ -326,6 +335,15 @@ class LiveLifecycle(Lifecycle):
             )
         begin = now if machine.running is None else max(now, machine.running.expected)
         return max(begin, machine.blocked_until) + load
+
+    def _known_free(self, device: int, now: float) -> float:
+        machine = self.machines[device]
+        begin = now if machine.running is None else max(now, machine.running.expected)
+        begin = max(begin, machine.blocked_until)
+        known = self._frees.get(device)
+        if known is None or known[0] != begin:
+            known = self._frees[device] = begin, super().free_at(device, now)
+        return known[1]
 
     def view(self, now: float, ready: Sequence[int] | None = None) -> View:
         """Return the view of a policy; the columns of instances are shared and read-only.
@@ -370,8 +388,13 @@ class LiveLifecycle(Lifecycle):
             many = len(self.ready) > 64  # a short list is made again faster
             self._shown = frozen(np.delete(self._shown, at)) if many else None
 
+    def _run(self, group: Group, machine: Machine, now: float) -> None:
+        self._frees.pop(group.device, None)
+        super()._run(group, machine, now)
+
     def _purge(self, device: int, now: float) -> bool:
         self._queued[device] = None
+        self._frees.pop(device, None)
         return super()._purge(device, now)
 
     def _end_if_complete(self, job: int, now: float) -> None:
