@@ -18,9 +18,13 @@ from weft.experiments.families.contenders import (
     REFERENCE,
     entrants,
 )
+from weft.experiments.families.rollouts import RolloutPolicy, plan_all, sample_future
 from weft.experiments.families.statistics import by_condition, network_rows, ratio_rows, target_rows
+from weft.generators import Instance
 from weft.generators.families.distribution import LEFT_OUT, draw_case
+from weft.learn.workflow.tuned_list import start_sim
 from weft.policies.load import load_policy
+from weft.policies.replanning.portfolio import advance_to_decision, replan
 
 FEW = (BASELINE, REFERENCE, CHOSEN, CONSTANT, "heft-replanned", "search alone")
 
@@ -84,6 +88,35 @@ def test_a_clairvoyant_search_of_a_stream_starts_from_a_trace():
         same = clairvoyant_completion(case, trace, work=0.0)
         assert same <= trace.jct * (1 + 1e-9)
         assert clairvoyant_completion(case, trace, work=200_000.0) < same
+
+
+def test_rollouts_see_no_true_durations(monkeypatch):
+    """Futures are drawn from what was observed: nothing, before the first task has ended."""
+    monkeypatch.delenv("WEFT_DATA", raising=False)
+    workload, scenario = runs.case_of(runs.FamilyStep("noisy .5", 5)).instance
+    policy, futures = RolloutPolicy("mine"), []
+    for factor in (scenario.factor, 3.0 * scenario.factor):
+        sim = start_sim(Instance(workload, weft.Scenario.of(workload, factor=factor)))
+        policy.begin(workload)
+        portfolio = policy.portfolio(sim)
+        advance_to_decision(sim, portfolio)
+        own = replan(sim, portfolio)
+        assert plan_all(sim, portfolio, own) == 0.0
+        futures.append(sample_future(sim, portfolio, own, 0.3, np.random.default_rng(0)))
+    for show in (lambda f: f.grid, lambda f: f.inst["factor"], lambda f: f.due):
+        np.testing.assert_array_equal(*map(show, futures))
+    assert np.log(futures[0].inst["factor"]).std() == pytest.approx(0.3, rel=0.3)
+
+
+def test_rollouts_pass_the_oracle_and_decide_something(monkeypatch):
+    monkeypatch.delenv("WEFT_DATA", raising=False)
+    workload, scenario = runs.case_of(runs.FamilyStep("changing", 6)).instance
+    traces = [
+        weft.simulate(workload, policy, scenario=scenario)
+        for policy in ("portfolio", RolloutPolicy("mine", futures=2))
+    ]
+    assert [weft.check(workload, trace) for trace in traces] == [[], []]
+    assert traces[0].makespan != traces[1].makespan
 
 
 def test_the_network_earns_its_place_if_its_interval_is_below_one():

@@ -27,7 +27,7 @@ from weft.sim.kernel.tables import JOB_HERE, make_sim
 
 MOVES = 5_000
 """Moves of the search for a single workflow."""
-STREAM_WORK = 3_000_000.0
+STREAM_WORK = 30_000_000.0
 """Placements of the search for a stream."""
 
 
@@ -50,10 +50,13 @@ def clairvoyant_makespan(case: FamilyCase, *, moves: int = MOVES) -> float:
     return float(plan(known_problem(case, 0), "anytime", iterations=moves).makespan)
 
 
-def clairvoyant_completion(case: FamilyCase, trace: Trace, *, work: float = STREAM_WORK) -> float:
+def clairvoyant_completion(
+    case: FamilyCase, trace: Trace, *, work: float = STREAM_WORK, copies: bool = True
+) -> float:
     """Return the mean completion time of a stream for a search that has its future in advance.
 
-    It starts from a trace, without its copies, and has the durations and the arrivals.
+    It starts from the order and devices of a trace, and has the durations and the arrivals. With
+    `copies`, a task may run its last parent again right ahead of itself, as in the policy.
     """
     workload = case.instance.workload
     problems = [known_problem(case, job) for job in range(workload.jobs)]
@@ -64,6 +67,7 @@ def clairvoyant_completion(case: FamilyCase, trace: Trace, *, work: float = STRE
     guess = make_plan(known, sim, weights_of({}), UNLIMITED, np.zeros(p, np.int64))
     guess.sequence[:n], guess.state["planned"] = guess.inst["order"][:n], n
     left = make_residual(known, sim, n, 1, 0)
+    left.size["copies"] = copies
     fill(sim, guess, left, n, 1, 0.0, False, 0)
     arrival = workload.arrival[sim.inst["job"][left.instance[:n]]]
     left.arrival[0] = np.maximum(left.arrival[0], arrival[:, None])

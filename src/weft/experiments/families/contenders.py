@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from weft.experiments.families.rollouts import RolloutPolicy
 from weft.formats.model_file import find_model, read_model
 from weft.policies.load import load_policy
 from weft.policies.replanning.policy import ReplanningPolicy
@@ -105,6 +106,13 @@ CONTENDERS = (
         "prices alone", PART, "`portfolio` with prices of devices", _prices_alone, alone=False
     ),
     _part("network alone", "the plans, no copies", copies=False, **NO_SEARCH, **NO_PRICES),
+    FamilyContender(
+        "rollouts alone",
+        PART,
+        "the plans of `portfolio`, each first step tried in sampled futures",
+        partial(RolloutPolicy, "rollouts alone"),
+        stream=False,
+    ),
     _part("without copies", "all else", copies=False),
     _part("without planned copies", "copies only at the start", planned_copies=False),
     _part("without prices", "all else", alone=False, **NO_PRICES),
