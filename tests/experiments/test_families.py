@@ -16,6 +16,7 @@ from weft.experiments.families.contenders import (
     CONSTANT,
     CONTENDERS,
     REFERENCE,
+    UNSWITCHED,
     entrants,
 )
 from weft.experiments.families.rollouts import RolloutPolicy, plan_all, sample_future
@@ -26,7 +27,7 @@ from weft.learn.workflow.tuned_list import start_sim
 from weft.policies.load import load_policy
 from weft.policies.replanning.portfolio import advance_to_decision, replan
 
-FEW = (BASELINE, REFERENCE, CHOSEN, CONSTANT, "heft-replanned", "search alone")
+FEW = (BASELINE, REFERENCE, UNSWITCHED, CHOSEN, CONSTANT, "heft-replanned", "search alone")
 
 
 def result(own, base, *, cluster="rack"):
@@ -150,6 +151,7 @@ def test_the_command_writes_results_and_a_page(tmp_path, monkeypatch, capsys):
     assert main(["reproduce", "families", "--quick", "--out", str(out)]) == 0
     results = json.loads((out / "results.json").read_text())
     assert {row["condition"] for row in results["targets"]} >= {"static", "stream .95"}
-    assert {row["condition"] for row in results["network"]} >= {"static", "stream .95"}
+    for name in ("network", "switch"):
+        assert {row["condition"] for row in results[name]} >= {"static", "stream .95"}
     assert (out / "report.html").read_text().count("search-replanning") > 3
     assert "target" in capsys.readouterr().out

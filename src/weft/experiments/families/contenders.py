@@ -21,6 +21,8 @@ BASELINE = "heft-observed"
 durations."""
 REFERENCE = "replan-switch"
 """The policy that streams are compared with."""
+UNSWITCHED = "portfolio"
+"""The same plans without the network that was distilled from rollouts."""
 CHOSEN = "search-replanning"
 """The policy that is judged."""
 CONSTANT = "constant priors"
@@ -87,7 +89,7 @@ CONTENDERS = (
     FamilyContender("srpt-replanned", HAND_MADE, "shortest remaining work first", alone=False),
     FamilyContender("srpt-affinity", HAND_MADE, "the same, or each on one node", alone=False),
     FamilyContender("tuned-list", TRAINED, "planned again, tuned weights", alone=False),
-    FamilyContender("portfolio", TRAINED, "the best of several tuned plans"),
+    FamilyContender(UNSWITCHED, TRAINED, "the best of several tuned plans"),
     FamilyContender(REFERENCE, TRAINED, "a network switches between keeping and planning again"),
     FamilyContender("decima", TRAINED, "a graph network picks tasks, DEFT devices", stream=False),
     FamilyContender("lachesis", TRAINED, "the same, and sees how devices differ"),

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.experiments.families import report
-from weft.experiments.families.contenders import CONTENDERS
+from weft.experiments.families.contenders import CONTENDERS, REFERENCE, UNSWITCHED
 from weft.experiments.families.runs import PROCESSES, run_step, steps
 from weft.experiments.families.statistics import (
     ablation_rows,
@@ -57,6 +57,7 @@ def summarise(played: list[tuple[str, dict[str, Any]]], *, quick: bool) -> dict[
         "targets": target_rows(groups, rows),
         "ablation": ablation_rows(groups),
         "network": network_rows(groups),
+        "switch": network_rows(groups, REFERENCE, UNSWITCHED),
         "training_seconds": training_seconds(),
     }
     results["tables"] = page_tables(results)

@@ -78,13 +78,15 @@ def ablation_rows(groups: Mapping[str, Results]) -> list[dict[str, Any]]:
     return [row for row in rows if row["contender"] in (CHOSEN, *PARTS)]
 
 
-def network_rows(groups: Mapping[str, Results]) -> list[dict[str, Any]]:
-    """Return the ratios of the policy over itself with constants in place of the network."""
+def network_rows(
+    groups: Mapping[str, Results], chosen: str = CHOSEN, constant: str = CONSTANT
+) -> list[dict[str, Any]]:
+    """Return the ratios of a policy over itself with constants in place of the network."""
     rows = []
     for condition, results in groups.items():
-        own = [r for r in results if CONSTANT in r["figures"]]
+        own = [r for r in results if constant in r["figures"]]
         if own:
-            found = _ratio(own, CHOSEN, CONSTANT)
+            found = _ratio(own, chosen, constant)
             earned = "yes" if found["high"] < 1.0 else "no"
             rows.append({"condition": condition, "cases": len(own), **found, "earned": earned})
     return rows
@@ -170,20 +172,8 @@ def page_tables(results: Mapping[str, Any]) -> dict[str, Any]:
         },
         "all": _wide([r for r in ratios if r["contender"] not in PARTS]),
         "ablation": _wide(results["ablation"]),
-        "network": {
-            "columns": ["condition", "cases", "network over constants", "interval", "below 1"],
-            "align": [*"lrrrl"],
-            "rows": [
-                [
-                    r["condition"],
-                    f"{r['cases']}",
-                    f"{r['ratio']:.3f}",
-                    f"{r['low']:.3f} to {r['high']:.3f}",
-                    r["earned"],
-                ]
-                for r in results["network"]
-            ],
-        },
+        "network": _earned_table("network over constants", results["network"]),
+        "switch": _earned_table("with the switch over without", results["switch"]),
         "times": {
             "columns": [
                 "contender",
@@ -202,6 +192,23 @@ def page_tables(results: Mapping[str, Any]) -> dict[str, Any]:
                 if name in KIND
             ],
         },
+    }
+
+
+def _earned_table(what: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "columns": ["condition", "cases", what, "interval", "below 1"],
+        "align": [*"lrrrl"],
+        "rows": [
+            [
+                r["condition"],
+                f"{r['cases']}",
+                f"{r['ratio']:.3f}",
+                f"{r['low']:.3f} to {r['high']:.3f}",
+                r["earned"],
+            ]
+            for r in rows
+        ],
     }
 
 
