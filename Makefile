@@ -5,8 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check \
 	--constraint constraints.txt --editable
-# Provisional: the whole suite has not been measured with coverage yet.
-COVERAGE_FLOOR := 80
+# The whole suite covers 95.6 % of the lines (experiments and compiled code apart); less one.
+COVERAGE_FLOOR := 94.6
 
 .PHONY: help demo test lint format coverage fuzz matrix docs pictures bench clean
 
@@ -27,7 +27,7 @@ demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
 
 test: lint
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --durations 5
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --durations 5
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -46,7 +46,7 @@ fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz.bombs
 
 coverage: $(VENV)/.test
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-report term \
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report term \
 		--cov-fail-under $(COVERAGE_FLOOR)
 
 docs: $(VENV)/.docs

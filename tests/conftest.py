@@ -1,7 +1,8 @@
-"""The folder of downloaded data and the Hypothesis profile, for all tests."""
+"""The folder of downloaded data, the Hypothesis profile and the order of files, for all tests."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,25 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("weft")
+
+
+FIRST = (
+    "tests/policies/test_policies.py",  # compiles the kernels of policies, which others load
+    "tests/planners/test_contract.py",  # the same of planners
+    "tests/sim/test_bounds.py",  # one test of minutes: at the end, the other worker would be idle
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put files that take long first, then those with many tests."""
+    files = [item.nodeid.partition("::")[0] for item in items]
+    tests = Counter(files)
+
+    def place(index: int) -> tuple[int, int]:
+        file = files[index]
+        return (FIRST.index(file) if file in FIRST else len(FIRST), -tests[file])
+
+    items[:] = [items[index] for index in sorted(range(len(items)), key=place)]
 
 
 @pytest.fixture(scope="session", autouse=True)
