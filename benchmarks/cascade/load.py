@@ -260,7 +260,9 @@ class Comparison:
         if self.args.tune > 0:
             self.policies = {**self.tuned(1 / (0.9 * capacity)), **self.policies}
         if self.args.loads:
-            self.outcomes = outcomes_of(self.what)
+            if "outcomes" not in self.document:
+                self.document["outcomes"] = outcomes_of(self.what).tolist()
+            self.outcomes = np.array(self.document["outcomes"])
             for name in [*self.policies, THREADS, *([RAY] if self.args.ray else [])]:
                 self.contender(name, capacity)
         self.save()

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import sys
 import tempfile
@@ -26,6 +25,7 @@ import ray
 from load import priority
 from ray import serve
 from ray.serve.config import RequestRouterConfig
+from tables import put_table
 
 SECONDS = (0.04, 0.16)
 """Of a request, on each replica."""
@@ -82,13 +82,33 @@ async def drive(handle: Any, due: np.ndarray, size: np.ndarray) -> dict[str, flo
     return {"mean": float(took.mean()), "p50": p50, "p95": p95, "p99": p99, "fast": share}
 
 
+def write(path: Path, rows: dict[str, dict[str, dict[str, float]]], conditions: str) -> None:
+    """Set the table of routers."""
+    columns = [("requests", None, ""), ("router", None, "")]
+    columns += [(figure, 0, "") for figure in ("mean", "p50", "p95", "p99")]
+    names = {"ray": "Ray's power of two", "weft": "weft's predicted completion"}
+    found = [
+        [kind, names[router], *(row[f] for f in ("mean", "p50", "p95", "p99")), 100 * row["fast"]]
+        for kind, by_router in rows.items()
+        for router, row in by_router.items()
+    ]
+    put_table(
+        path,
+        "router",
+        [*columns, ("sent to the fast one", 0, " %")],
+        found,
+        commands=["python " + " ".join(sys.argv)],
+        conditions=f"{conditions}; load of the machine {os.getloadavg()[0]:.1f}",
+    )
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--load", type=float, default=0.8)
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--realtime", action="store_true", help="priority over other processes")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--write", type=Path, help="set the table of this file of docs/results")
     args = parser.parse_args()
     ray.init(num_cpus=8, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     rate = args.load * sum(1 / seconds for seconds in SECONDS)
@@ -106,9 +126,8 @@ def main() -> None:
         serve.delete(name)
     for kind, row in rows.items():
         print(f"{kind}: weft below ray: {1 - row['weft']['mean'] / row['ray']['mean']:.1%}")
-    if args.json is not None:
-        command = "python " + " ".join(sys.argv)
-        args.json.write_text(json.dumps({"command": command, "rows": rows}, indent=1) + "\n")
+    if args.write is not None:
+        write(args.write, rows, f"load {args.load:g}, {args.seconds:g} s, {len(due)} requests")
     serve.shutdown()
     ray.shutdown()
 

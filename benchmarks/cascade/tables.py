@@ -30,6 +30,8 @@ def put_table(
     `columns` are name, decimals (None: text) and suffix; all other tables stay as they are.
     """
     document = json.loads(path.read_text(encoding="utf-8"))
+    document["measured_with"] = "the commands that each table names"
+    document["provenance"] = "written by these commands"
     document["tables"][name] = {
         "columns": [title for title, _, _ in columns],
         "align": "".join("l" if decimals is None else "r" for _, decimals, _ in columns),

@@ -118,6 +118,17 @@ def add_seconds(parser: argparse.ArgumentParser, default: float | None = None) -
     add_option(parser, "--seconds", number(above=0), "S", text, default=default)
 
 
+def add_goal(parser: argparse.ArgumentParser) -> None:
+    """Add what a training for a stream minimises."""
+    parser.add_argument(
+        "--goal",
+        choices=("completion", "tardiness", "late"),
+        default="completion",
+        help="the mean completion time, or of a stream with a deadline the mean time after it, or "
+        "the jobs after it",
+    )
+
+
 def add_stream(parser: argparse.ArgumentParser) -> None:
     """Add --stream, a conditional stream."""
     add_option(

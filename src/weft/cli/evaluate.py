@@ -38,8 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--jobs", whole(1), "N", "jobs in each draw (default: as the stream says)")
     parser.add_argument(
         "--idle",
-        choices=("event", "block"),
-        help="default: as the policy was trained; event for rules",
+        choices=("event", "block", "published"),
+        help="default: as the policy was trained; event for rules; published: the authors' "
+        "environment exactly, with its expiry, order of queues and single events",
     )
 
 
@@ -79,11 +80,15 @@ def run(args: argparse.Namespace) -> None:
     parts: dict[str, list[Figures]] = {name: [] for name in names}
     work = [(name, i) for name in names for i in range(1 if together else len(streams))]
     for name, i in progress(work, total=len(work), what="evaluate"):
-        times = (
-            shared_completions(who[name], shared, seeds)
-            if together
-            else completions(who[name], streams[i : i + 1], seeds, idle=args.idle, authors=authors)
-        )
+        if together:
+            times = shared_completions(who[name], shared, seeds)
+        elif args.idle == "published":
+            from weft.experiments.conditional.published_network import published_completions
+
+            times = [[published_completions(name, streams[i], seed) for seed in seeds]]
+        else:
+            one = streams[i : i + 1]
+            times = completions(who[name], one, seeds, idle=args.idle, authors=authors)
         for k, draws in enumerate(times):
             found = [service_figures(jobs, streams[i + k].deadline) for jobs in draws]
             parts[name].append({key: np.array([f[key] for f in found]) for key in found[0]})

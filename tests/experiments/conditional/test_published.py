@@ -7,6 +7,7 @@ from math import inf
 import numpy as np
 import pytest
 
+from weft.errors import UnknownName
 from weft.experiments.conditional.published import (
     PLAIN,
     PUBLISHED_RULES,
@@ -15,6 +16,7 @@ from weft.experiments.conditional.published import (
     fifo,
     run_published,
 )
+from weft.experiments.conditional.published_network import published_completions
 from weft.experiments.conditional.statistics import EXACT
 from weft.formats.native.stream_toml import load_stream
 from weft.learn.conditional.scores import completions
@@ -38,6 +40,22 @@ def test_without_the_options_it_is_the_compiled_environment(rule):
     ours = completions(rule, [stream], [3], idle="block", authors=True)[0][0]
     plain = run_published(stream, PUBLISHED_RULES[rule], 3, PLAIN)
     assert plain.jct() == pytest.approx(ours, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["conditional-paper-best", "conditional-pi4"])
+def test_networks_decide_as_in_the_compiled_environment(name):
+    stream = at(0.4, 300)
+    ours = completions(name, [stream], [2], idle="block", authors=True)[0][0]
+    plain = published_completions(name, stream, 2, PLAIN)
+    assert plain == pytest.approx(ours, abs=1e-12)
+    # Its habits hardly matter to networks: they fill batches, and their jobs do not grow old.
+    habits = published_completions(name, stream, 2)
+    assert habits.mean() == pytest.approx(ours.mean(), rel=0.02)
+
+
+def test_other_policies_do_not_run_there():
+    with pytest.raises(UnknownName, match="does not run in the published environment"):
+        published_completions("conditional-any", at(0.4, 30), 2)
 
 
 def test_heap_order_changes_fifo_where_queues_are_long():

@@ -49,6 +49,8 @@ def card(policy: PairPolicy) -> TrainedNetwork:
 @pytest.mark.parametrize("seed", range(6))
 def test_the_view_is_read_like_the_simulation(seed):
     stream = random_conditional_stream(seed, jobs=40)
+    if seed % 2:  # a service level
+        stream = dataclasses.replace(stream, deadline=60.0 * stream.tick, priority=2.0)
     policy = policy_of(numbers(seed), 0)
     arrival, outcome = stream.draw_ticks(seed)
     batch = StepBatch(stream, 1, EVENT)
@@ -57,11 +59,30 @@ def test_the_view_is_read_like_the_simulation(seed):
     workload = Workload.of(
         ticked(stream.problem, stream.tick),
         arrival=arrival,
+        deadline=arrival + stream.deadline / stream.tick,
+        priority=stream.priority,
         template=np.zeros(stream.jobs, np.int64),
     )
     scenario = Scenario.of(workload, outcome=outcome.reshape(-1))
     trace = simulate(workload, PairNetworkPolicy(card(policy), tick=stream.tick), scenario=scenario)
     assert trace.jct.mean() * stream.tick == pytest.approx(batch.jct(0).mean(), rel=1e-9)
+
+
+def test_service_levels_are_seen():
+    parameters = first_parameters()
+    parameters[PAIR_FEATURES.index("urgency")] = 20.0
+    parameters[PAIR_FEATURES.index("late")] = -20.0
+    heeds, plain = policy_of(parameters, 0), policy_of(first_parameters(), 0)
+    stream, times = random_conditional_stream(3, jobs=60), {}
+    for deadline in (np.inf, 40.0 * stream.tick):
+        batch = StepBatch(dataclasses.replace(stream, deadline=deadline), 1, EVENT)
+        for policy in (heeds, plain):
+            batch.place(0, *stream.draw_ticks(1))
+            policy.run(batch)
+            times[deadline, policy] = batch.jct(0).tolist()
+    assert times[np.inf, heeds] == times[np.inf, plain]  # no deadline: nothing to heed
+    assert times[40.0 * stream.tick, plain] == times[np.inf, plain]
+    assert times[40.0 * stream.tick, heeds] != times[np.inf, heeds]
 
 
 def test_random_streams_have_the_given_load():
@@ -112,6 +133,26 @@ def test_a_larger_norm_makes_slow_jobs_count_more():
         PairSettings(norm=0.5)
 
 
+@pytest.mark.parametrize("goal", ["late", "tardiness"])
+def test_deadlines_can_be_the_goal(goal):
+    policy, plain = policy_of(first_parameters(), 0), random_conditional_stream(1, jobs=40)
+    stream = dataclasses.replace(plain, deadline=50.0 * plain.tick)
+    batch = StepBatch(stream, 1, EVENT)
+    batch.place(0, *stream.draw_ticks(1))
+    policy.run(batch)
+    times = batch.jct(0)
+    late = times > stream.deadline
+    count = late.mean() if goal == "late" else (late * (times - stream.deadline)).mean()
+    tie = times.mean() / (stream.deadline if goal == "late" else 1.0)
+    assert late.any()
+    found = PairEvaluator([1], 40, EVENT, stream, goal=goal).score(policy)
+    assert found == pytest.approx(np.log(count + 1e-3 * tie))
+    with pytest.raises(InvalidInput, match="needs a deadline"):
+        PairEvaluator([1], 40, EVENT, plain, goal=goal).score(policy)
+    with pytest.raises(InvalidInput, match="goal is 'soon'"):
+        PairSettings(goal="soon")
+
+
 @pytest.mark.parametrize("waiting", ["event", "block"])
 def test_it_runs_the_published_stream_with_both_kinds_of_idling(waiting):
     stream = load_stream("conditional-paper").with_jobs(400)
@@ -150,13 +191,28 @@ def test_cards(tmp_path):
     with pytest.raises(InvalidInput, match="train it again"):
         load_policy(tmp_path / "any")
     arrays = arrays_of(policy.network)
+    # A card from before the last features were added reads as one that does not heed them.
+    older = {name: array[..., :-3] for name, array in arrays.items() if name != "0.bias"}
+    older["0.bias"] = arrays["0.bias"]
+    seen = {**OBSERVATION, "features": list(PAIR_FEATURES[:-3])}
+    network = network_of(older, units=1, actions=1)
+    before = dataclasses.replace(card(policy), network=network, observation=seen)
+    save_network(before, tmp_path / "older")
+    read = load_policy(tmp_path / "older").learned
+    assert read.observation["features"] == list(PAIR_FEATURES)
+    assert arrays_of(read.network)["0.weight"][0, -4:].tolist() == [
+        arrays["0.weight"][0, -4],
+        0,
+        0,
+        0,
+    ]
     odd = {
         **arrays,
         "input.mean": np.zeros(2),
         "input.scale": np.ones(2),
         "0.weight": np.zeros((1, 2)),
     }
-    with pytest.raises(InvalidInput, match="reads 23 numbers and gives one"):
+    with pytest.raises(InvalidInput, match="reads 26 numbers and gives one"):
         PairPolicy(network_of(odd, units=1, actions=1))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -187,7 +189,8 @@ def test_a_rollout_of_another_stream_never_reaches_compiled_code():
 def test_a_network_learns_from_rollouts(base, tmp_path, capsys):
     pytest.importorskip("torch")
     from weft.cli.main import main
-    from weft.learn.conditional.rollout_imitation import ImitationSettings, improve
+    from weft.learn.conditional.rollout_examples import ImitationSettings
+    from weft.learn.conditional.rollout_imitation import improve
 
     stream = load_stream("conditional-paper")
     policy = read_network("conditional-pi4")
@@ -208,6 +211,20 @@ def test_a_network_learns_from_rollouts(base, tmp_path, capsys):
     assert [row["epoch"] for row in rows] == [1.0, 2.0]
     assert better.network.sizes.tolist() == policy.network.sizes.tolist()
     assert better.training["samples"] == policy.training["samples"]
+
+    # Wider, and stopped after the first round: it goes on from what it kept.
+    longer = ImitationSettings(
+        rounds=2, steps=300, jobs=200, futures=4, epochs=2, validation=1, base=base, hidden=(72, 64)
+    )
+    wide = improve(stream, policy, longer)
+    assert wide.network.sizes.tolist() == [31, 72, 64, 28]
+    assert wide.training["lessons"]["start"] == pytest.approx(record["start"], rel=1e-6)
+    improve(stream, policy, dataclasses.replace(longer, rounds=1), folder=tmp_path / "kept")
+    again = improve(stream, policy, longer, folder=tmp_path / "kept")
+    assert (tmp_path / "kept" / "round_2.npz").exists()
+    np.testing.assert_array_equal(again.network.weight, wide.network.weight)
+    with pytest.raises(InvalidInput, match="they can grow"):
+        improve(stream, policy, dataclasses.replace(longer, hidden=(32, 64)))
 
     start = ["train", "rollouts", "--start", "conditional-pi44", "--out", str(tmp_path)]
     assert main(start) == 2

@@ -9,7 +9,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.cli.arguments import add_flag, add_option, add_subcommand, number, whole
+from weft.cli.arguments import add_flag, add_goal, add_option, add_subcommand, number, whole
 
 if TYPE_CHECKING:
     from weft.runtime.cascade.cascade import Cascade
@@ -51,9 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(
         tune, "--seconds", number(least=1), "S", "processor time of the training", default=60.0
     )
-    add_flag(tune, "--network", "train networks too, beyond the 24 numbers")
+    add_flag(tune, "--network", "train networks too, beyond the 27 numbers")
     text = "1 for the least mean completion time (default); 2 or more: slow requests count more"
     add_option(tune, "--norm", number(least=1), "P", text, default=1.0)
+    add_goal(tune)
     add_option(tune, "--seed", whole(0), "N", "seed", default=0)
     tune.add_argument(
         "-o", "--output", type=Path, required=True, metavar="PATH", help="the trained policy"
@@ -160,4 +161,5 @@ def _tune(args: argparse.Namespace) -> None:
         start=start,
         network=args.network,
         norm=args.norm,
+        goal=args.goal,
     )

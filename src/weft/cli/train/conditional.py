@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_option, add_stream, number, whole
+from weft.cli.arguments import add_goal, add_option, add_stream, number, whole
 from weft.cli.train.trainable import (
     Bar,
     Outcome,
@@ -37,6 +37,7 @@ def _samples_argument(parser: argparse.ArgumentParser, what: str) -> None:
 
 def _conditional_arguments(parser: argparse.ArgumentParser) -> None:
     add_stream(parser)
+    add_goal(parser)
     text = "processor time of the whole training, in seconds"
     add_option(parser, "--seconds", number(least=1), "S", text, default=240.0)
     text = "train by PPO alone: pi0 to pi4 of Debner et al., best, detailed, or own"
@@ -67,7 +68,13 @@ def _fit(args: argparse.Namespace) -> None:
     stream = load_stream(args.stream)
     start = None if args.start is None else load_policy(args.start)
     fit_and_show(
-        stream, args.out / "own", json=args.json, seconds=args.seconds, seed=args.seed, start=start
+        stream,
+        args.out / "own",
+        json=args.json,
+        seconds=args.seconds,
+        seed=args.seed,
+        start=start,
+        goal=args.goal,
     )
 
 
@@ -227,6 +234,12 @@ def _rollout_arguments(parser: argparse.ArgumentParser) -> None:
         help="continues in the futures: the index (default), or the network itself: four times as "
         "slow, and better where the network is better than the index",
     )
+    text = "up to so many sampled futures per step"
+    add_option(parser, "--futures", whole(2), "N", text, default=16)
+    text = "keep the steps in this folder: a training that was stopped goes on from there"
+    add_option(parser, "--keep", Path, "FOLDER", text)
+    text = "let the hidden layers grow to these sizes"
+    add_option(parser, "--hidden", _sizes, "N,N", text, default=())
     add_option(parser, "--seed", whole(0), "N", "seed", default=0)
     add_out(parser)
 
@@ -238,12 +251,18 @@ def _train_rollouts(args: argparse.Namespace) -> None:
 
     stream = load_stream(args.stream)
     need_torch()
-    from weft.learn.conditional.rollout_imitation import ImitationSettings, improve
+    from weft.learn.conditional.rollout_examples import ImitationSettings
+    from weft.learn.conditional.rollout_imitation import improve
     from weft.policies.conditional.trained_network import read_network, save_network
 
     policy = read_network(args.start)
     settings = ImitationSettings(
-        rounds=args.rounds, steps=args.steps, base=args.base, seed=args.seed
+        rounds=args.rounds,
+        steps=args.steps,
+        futures=args.futures,
+        base=args.base,
+        hidden=args.hidden,
+        seed=args.seed,
     )
     path = args.out / Path(policy.name).name
     with Bar(policy.name, args.seed, settings.rounds * settings.epochs, unit=" epochs") as bar:
@@ -252,7 +271,12 @@ def _train_rollouts(args: argparse.Namespace) -> None:
             bar.show(int((row["round"] - 1) * settings.epochs + row["epoch"]), row["score"])
 
         better = improve(
-            stream, policy, settings, progress=show, keep=lambda best: save_network(best, path)
+            stream,
+            policy,
+            settings,
+            progress=show,
+            keep=lambda best: save_network(best, path),
+            folder=args.keep,
         )
     path = save_network(better, path)
     record = better.training["lessons"]

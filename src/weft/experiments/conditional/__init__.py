@@ -1,13 +1,15 @@
 """Conditional task graphs (Debner, Krahn and Hirvisalo 2024).
 
-experiment       reproduce, table
-contenders       rules and learned policies, and the evaluator that runs them
-runs             steps of the experiment
-adaptation       branch probabilities that change at run time
-any_graph        one policy on graphs it was not trained on
-statistics       tables of results.json
-report           the page
-report_sections  further sections of the page
+experiment         reproduce, table
+contenders         rules and learned policies, and the evaluator that runs them
+runs               steps of the experiment
+adaptation         branch probabilities that change at run time
+any_graph          one policy on graphs it was not trained on
+published          the environment of the published code exactly, with its habits as options
+published_network  networks in it
+statistics         tables of results.json
+report             the page
+report_sections    further sections of the page
 """
 
 __all__ = [
@@ -15,6 +17,8 @@ __all__ = [
     "any_graph",
     "contenders",
     "experiment",
+    "published",
+    "published_network",
     "report",
     "report_sections",
     "runs",

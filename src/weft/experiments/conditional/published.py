@@ -60,6 +60,8 @@ class PublishedSimulation:
     free_at : when each unit is free
     finish : of each job; NaN before it ends
     expired : jobs of which a task was dropped
+    running : kind and size of the last batch of each unit; kind -1 while it is held
+    arrived, ended : jobs
     steps : so far
     """
 
@@ -88,9 +90,13 @@ class PublishedSimulation:
         self.now = -1.0
         self.finish = np.full(len(arrival), np.nan)
         self.expired: list[int] = []
+        self.running = [(-1, 0)] * self.units
+        self.arrived = self.ended = 0
         self.steps = 0
         self.memory = 0
         """The kind that MRU chose last."""
+        self._doing: dict[int, int] = {}
+        self._over: list[tuple[int, int]] = []
         self._events = [(float(t), float(t), j, 0) for j, t in enumerate(arrival)]
         heapify(self._events)
         while not any(self.queues) and self._events:
@@ -106,6 +112,16 @@ class PublishedSimulation:
         seconds: FloatArray = (self.finish - self.arrival) * self.stream.tick
         return seconds
 
+    @property
+    def nothing_due(self) -> bool:
+        """Whether no event is to come."""
+        return not self._events
+
+    def take_ended(self) -> list[tuple[int, int]]:
+        """Return the tasks, (kind, job), that ended since the last call."""
+        found, self._over = self._over, []
+        return found
+
     def idle(self, unit: int) -> bool:
         """Return whether a unit may act."""
         return self.free_at[unit] <= self.now
@@ -117,7 +133,7 @@ class PublishedSimulation:
             if not self.idle(unit):
                 continue
             if kind == self.kinds:
-                self.free_at[unit] = self.now + self._hold
+                self.free_at[unit], self.running[unit] = self.now + self._hold, (-1, 0)
             elif self.queues[kind]:
                 self._run(unit, kind)
         self._proceed()
@@ -126,8 +142,11 @@ class PublishedSimulation:
     def _run(self, unit: int, kind: int) -> None:
         end = self.now + self._duration[kind][unit]
         self.free_at[unit] = end
-        for _ in range(min(self.batch[unit], len(self.queues[kind]))):
+        size = min(self.batch[unit], len(self.queues[kind]))
+        self.running[unit] = kind, size
+        for _ in range(size):
             since, job = heappop(self.queues[kind])
+            self._doing[job] = kind
             heappush(self._events, (end, since, job, self._next[job].get(kind, END)))
 
     def _proceed(self) -> None:
@@ -153,8 +172,13 @@ class PublishedSimulation:
             return
         time, since, job, task = heappop(self._events)
         self.now = max(self.now, time)
+        if job in self._doing:
+            self._over.append((self._doing.pop(job), job))
+        else:
+            self.arrived += 1
         if task == END:
             self.finish[job] = time
+            self.ended += 1
         else:
             heappush(self.queues[task], (since, job))
 
@@ -164,6 +188,7 @@ class PublishedSimulation:
                 since, job = heappop(queue)
                 self.finish[job] = since + self._expiry
                 self.expired.append(job)
+                self.ended += 1
 
 
 PublishedRule = Callable[[PublishedSimulation, list[int]], int | None]

@@ -6,6 +6,7 @@
 - `online`: PPO during the run that is evaluated
 - `pair_network`: the policy for any graph, by CMA-ES
 - `peers`: sb3-contrib, torch and onnxruntime for benchmarks
+- `rollout_examples`: steps with the costs of their choices
 - `rollout_imitation`: a network that imitates rollouts
 - `scores`: job completion times of policies and rules
 - `training`: PPO, and the recipes of the shipped policies
@@ -18,6 +19,7 @@ __all__ = [
     "online",
     "pair_network",
     "peers",
+    "rollout_examples",
     "rollout_imitation",
     "scores",
     "training",

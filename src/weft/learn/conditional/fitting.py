@@ -1,7 +1,7 @@
 """Training for one stream: measure what exists, tune, learn from the best, keep the best.
 
 1. Every rule and shipped policy that supports the stream is measured on held-back draws.
-2. The 24 numbers of a linear score over pairs of unit and kind are tuned on the stream, in seconds.
+2. The 27 numbers of a linear score over pairs of unit and kind are tuned on the stream, in seconds.
 3. A small network that starts from the better of that score and `conditional-any` is tuned.
 4. PPO imitates the best so far and improves on it.
 
@@ -20,8 +20,14 @@ from typing import Any
 import numpy as np
 
 from weft.errors import Unsupported, WeftError
-from weft.learn.conditional.pair_network import PairSettings, TunedPairs, parameters_of, tune_pairs
-from weft.learn.conditional.scores import completions, power_mean
+from weft.learn.conditional.pair_network import (
+    PairSettings,
+    TunedPairs,
+    cost_of,
+    parameters_of,
+    tune_pairs,
+)
+from weft.learn.conditional.scores import completions
 from weft.learn.settings import Progress, silent
 from weft.model.columns import FloatArray
 from weft.model.conditional_stream import ConditionalStream
@@ -81,15 +87,19 @@ def contenders(stream: ConditionalStream) -> dict[str, Policy]:
 
 
 def measure(
-    policy: Policy, stream: ConditionalStream, seeds: range, norm: float = 1.0
+    policy: Policy,
+    stream: ConditionalStream,
+    seeds: range,
+    norm: float = 1.0,
+    goal: str = "completion",
 ) -> FloatArray:
-    """Return mean completion times in seconds; inf for a policy that cannot go on."""
+    """Return mean completion times in seconds, or `goal`; inf for a policy that cannot go on."""
     try:
         short = stream.with_jobs(min(JOBS, stream.jobs))
         (each,) = completions(policy, [short], seeds)
     except WeftError:
         return np.full(len(seeds), inf)
-    return np.array([power_mean(jobs, norm) for jobs in each])
+    return np.array([cost_of(jobs, stream, norm, goal) for jobs in each])
 
 
 def fit_stream(
@@ -101,16 +111,21 @@ def fit_stream(
     start: Policy | None = None,
     network: bool = True,
     norm: float = 1.0,
+    goal: str = "completion",
     progress: Progress[str] = silent,
 ) -> Fitted:
     """Train the best policy for a stream within about so much processor time.
 
     `start` is a policy to begin from: a score over pairs is tuned on, a network is trained on by
     PPO, and any other policy that chooses in steps is imitated. Without `network`, only the linear
-    score over pairs is tuned. `norm` above 1 makes the slowest jobs count more, see `PairSettings`.
+    score over pairs is tuned. `norm` above 1 makes the slowest jobs count more, and `goal` says
+    whether deadlines count instead, see `PairSettings`; both are for scores over pairs, not PPO.
     """
-    fit = _Fit(stream, name, seconds, seed, start, norm, progress)
-    return fit.run(dict(SHARES) if network else {"linear": 0.8})
+    fit = _Fit(stream, name, seconds, seed, start, norm, goal, progress)
+    shares = dict(SHARES) if network else {"linear": 0.8}
+    if goal != "completion":
+        shares.pop("ppo", None)
+    return fit.run(shares)
 
 
 class _Fit:
@@ -122,10 +137,11 @@ class _Fit:
         seed: int,
         start: Policy | None,
         norm: float,
+        goal: str,
         progress: Progress[str],
     ) -> None:
         self.stream, self.name, self.seconds, self.seed = stream, name, seconds, seed
-        self.start, self.norm, self.progress = start, norm, progress
+        self.start, self.norm, self.goal, self.progress = start, norm, goal, progress
         self.begun = time.process_time()
         self.held_back: dict[str, float] = {}
         self.made: dict[str, NetworkPolicy] = {}
@@ -151,9 +167,12 @@ class _Fit:
 
     def _enter(self, origin: str, policy: Policy) -> None:
         seeds = range(HELD_BACK, HELD_BACK + DRAWS)
-        value = float(measure(policy, self.stream, seeds, self.norm).mean())
+        value = float(measure(policy, self.stream, seeds, self.norm, self.goal).mean())
         self.held_back[origin] = value
-        self.progress(f"{origin}: {value * 1000:.2f} ms on held-back draws")
+        self.progress(f"{origin}: {self._shown(value)} on held-back draws")
+
+    def _shown(self, value: float) -> str:
+        return f"{value:.2%} late" if self.goal == "late" else f"{value * 1000:.2f} ms"
 
     def _measure_all(self) -> None:
         self.others = contenders(self.stream)
@@ -185,7 +204,7 @@ class _Fit:
         return linear.parameters
 
     def _tune(self, origin: str, settings: PairSettings, start: FloatArray | None) -> TunedPairs:
-        settings = replace(settings, seed=self.seed, norm=self.norm)
+        settings = replace(settings, seed=self.seed, norm=self.norm, goal=self.goal)
         found = tune_pairs(
             settings,
             start=start,
@@ -193,7 +212,7 @@ class _Fit:
             seconds=self.shares[origin] * self.seconds,
             progress=lambda row: self.progress(
                 f"{origin}: generation {row['generation']:.0f}, "
-                f"{np.exp(row['validation']) * 1000:.2f} ms"
+                f"{self._shown(float(np.exp(row['validation'])))}"
             ),
         )
         about = f"A score over pairs of unit and kind, tuned for {self.stream.name}."

@@ -20,7 +20,7 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.generators.conditional_streams import random_conditional_stream
 from weft.learn.cma import SeparableCma
-from weft.learn.conditional.scores import power_mean
+from weft.learn.conditional.scores import missed, power_mean
 from weft.learn.settings import Progress, require, silent
 from weft.model.columns import FloatArray
 from weft.model.conditional_stream import ConditionalStream
@@ -29,7 +29,7 @@ from weft.policies.conditional.networks import Network, arrays_of, network_of
 from weft.policies.conditional.pair_network import OBSERVATION, PAIR_FEATURES, PairPolicy
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.rng import generator
-from weft.sim.vector.batch import StepBatch, StepOptions
+from weft.sim.vector.batch import REWARDS, StepBatch, StepOptions
 
 VALIDATION = 50_000_000
 """First seed of the validation streams."""
@@ -51,6 +51,8 @@ class PairSettings:
     norm : what is minimised: 1 is the mean completion time, 2 its root mean square, and so on; the
         larger, the more the slowest jobs count (Bansal and Pruhs 2003, "Server Scheduling in the
         Lp Norm")
+    goal : "completion", or for streams with a deadline "tardiness" (seconds after it) or "late"
+        (jobs after it); see `weft.sim.vector.batch.REWARDS`
     """
 
     noun: ClassVar[str] = "pair network"
@@ -63,6 +65,7 @@ class PairSettings:
     every: int = 10
     validation: int = 60
     norm: float = 1.0
+    goal: str = "completion"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -77,6 +80,8 @@ class PairSettings:
                 f"pair network: population is {self.population} and hidden {self.hidden}; they "
                 "must be 4 or more, and 0 or more"
             )
+        if self.goal not in REWARDS:
+            raise InvalidInput(f"goal is '{self.goal}'; it must be one of {', '.join(REWARDS)}")
         if not 1.0 <= self.norm < inf:
             raise InvalidInput(f"pair network: norm is {self.norm}; it must be 1 or more")
 
@@ -164,6 +169,18 @@ def widened(linear: FloatArray, hidden: int, rng: np.random.Generator) -> FloatA
     return np.concatenate((first.reshape(-1), last))
 
 
+def cost_of(times: FloatArray, stream: ConditionalStream, norm: float, goal: str) -> float:
+    """Return what a tuning minimises: a mean of completion times, or what deadlines miss."""
+    if goal == "completion":
+        return power_mean(times, norm)
+    if stream.deadline == inf:
+        raise InvalidInput(
+            f"goal '{goal}' needs a deadline, and stream '{stream.name}' has none; give it one, "
+            'such as deadline = "400 ms"'
+        )
+    return missed(times, goal, stream.deadline)
+
+
 class PairEvaluator:
     """Streams with one draw each, on which candidates are compared: random ones, or a given one."""
 
@@ -175,19 +192,20 @@ class PairEvaluator:
         stream: ConditionalStream | None = None,
         *,
         norm: float = 1.0,
+        goal: str = "completion",
     ) -> None:
-        self.norm = norm
+        self.norm, self.goal = norm, goal
         own = None if stream is None else stream.with_jobs(jobs)
         streams = [(seed, own or random_conditional_stream(seed, jobs=jobs)) for seed in seeds]
         self.batches = [(StepBatch(s, 1, options), *s.draw_ticks(seed)) for seed, s in streams]
 
     def score(self, policy: PairPolicy) -> float:
-        """Return the mean log of the job completion time in seconds, in the norm."""
+        """Return the mean log of the job completion time in seconds, in the norm, or of `goal`."""
         total = 0.0
         for batch, arrival, outcome in self.batches:
             batch.place(0, arrival, outcome)
             policy.run(batch)
-            total += float(np.log(power_mean(batch.jct(0), self.norm)))
+            total += float(np.log(cost_of(batch.jct(0), batch.stream, self.norm, self.goal)))
         return total / len(self.batches)
 
 
@@ -254,7 +272,12 @@ def tune_pairs(
     if s.hidden and len(mean) == len(PAIR_FEATURES) + 1:
         mean = widened(mean, s.hidden, rng)
     validation = PairEvaluator(
-        range(VALIDATION, VALIDATION + s.validation), s.jobs * 2, options, stream, norm=s.norm
+        range(VALIDATION, VALIDATION + s.validation),
+        s.jobs * 2,
+        options,
+        stream,
+        norm=s.norm,
+        goal=s.goal,
     )
     best = TunedPairs(mean, validation.score(policy_of(mean, s.hidden)), [], s)
     progress({"generation": 0.0, "validation": best.score})
@@ -262,7 +285,7 @@ def tune_pairs(
     for generation in range(1, s.generations + 1):
         base = 1_000_000 + (s.seed * s.generations + generation) * s.streams
         seeds = range(base, base + s.streams)
-        training = PairEvaluator(seeds, s.jobs, options, stream, norm=s.norm)
+        training = PairEvaluator(seeds, s.jobs, options, stream, norm=s.norm, goal=s.goal)
         candidates = cma.ask()
         scores = np.array([training.score(policy_of(c, s.hidden)) for c in candidates])
         cma.tell(candidates, scores)

@@ -17,6 +17,7 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.model import Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.conditional_stream import in_ticks
 from weft.policies.conditional.networks import Network, Numbers, forward, working_space
 from weft.policies.conditional.waiting import shorten_waits, stuck
 from weft.sim.kernel.commit import can_run, is_idle
@@ -64,6 +65,9 @@ class PairFeatures(NamedTuple):
     waiting_work: int  # logarithm of the ready tasks times their duration on the best unit
     slower_than_another_kind: int  # logarithm of the ratio of durations per task
     units_that_run_it_best: int  # share of the units
+    urgency: int  # near 1 when the deadline of the first job is near, 0 without a deadline
+    late: int  # 1: the first job is expected to miss its deadline
+    priority: int  # p / (1 + |p|) of the first job
 
 
 FEATURE = PairFeatures(*range(len(PairFeatures._fields)))
@@ -72,8 +76,9 @@ PAIR_FEATURES = tuple(name.replace("_", " ") for name in PairFeatures._fields)
 OBSERVATION = {"name": "pairs", "version": 1, "features": list(PAIR_FEATURES)}
 """Observation on the cards of such networks."""
 
-CONTEXT = record("span jobs", "may_wait")
-# span: time of a typical task; jobs: in the system; may_wait: 0 if at least one unit must act
+CONTEXT = record("span jobs deadline priority", "may_wait")
+# span: time of a typical task; jobs: in the system; deadline (after the arrival), priority: of the
+# jobs of a stream; may_wait: 0 if at least one unit must act
 
 
 class PairState(NamedTuple):
@@ -81,6 +86,8 @@ class PairState(NamedTuple):
 
     left: IntArray  # (kinds,) ready tasks
     age: FloatArray  # (kinds,) of the job of the first ready task
+    left_time: FloatArray  # (kinds,) until its deadline, inf without one
+    priority: FloatArray  # (kinds,) of it
     duration: FloatArray  # (kinds, units) of that task, inf where it cannot run
     remaining: FloatArray  # (kinds,) its expected time to the end of the job
     coming: FloatArray  # (kinds,) tasks expected soon
@@ -104,6 +111,8 @@ def make_pair_state(workload: Workload) -> PairState:
     return PairState(
         left=np.zeros(kinds, np.int64),
         age=np.zeros(kinds),
+        left_time=np.full(kinds, np.inf),
+        priority=np.zeros(kinds),
         duration=np.zeros((kinds, units)),
         remaining=np.zeros(kinds),
         coming=np.zeros(kinds),
@@ -141,15 +150,22 @@ class PairPolicy:
     def run(self, batch: StepBatch) -> IntArray:
         """Run all simulations, as laid out by `batch.place`, to the end; return their steps."""
         steps, actions = np.zeros(batch.size, np.int64), np.zeros(batch.units, np.int64)
-        pairs = make_pair_state(batch.workload)
+        pairs = _pairs_of(batch)
         if run_pairs(batch.tables, pairs, self.network, self._space, actions, steps) >= 0:
             raise stuck(self.name, batch.stream)
         return steps
 
     def choose(self, batch: StepBatch, actions: IntArray) -> None:
         """Write the actions of all simulations, (size, units), in their present state."""
-        pairs = make_pair_state(batch.workload)
-        choose_pairs_many(batch.tables, pairs, self.network, self._space, actions)
+        choose_pairs_many(batch.tables, _pairs_of(batch), self.network, self._space, actions)
+
+
+def _pairs_of(batch: StepBatch) -> PairState:
+    """Allocate a state for simulations of a stream."""
+    pairs, stream = make_pair_state(batch.workload), batch.stream
+    pairs.context["deadline"] = in_ticks(stream.deadline, stream.tick)
+    pairs.context["priority"] = stream.priority
+    return pairs
 
 
 @njit_noalloc
@@ -231,6 +247,8 @@ def read_simulation(sim: Sim, state: StepState, pairs: PairState) -> None:
         top = pool_top(sim, k)
         task = task_of(sim, top)
         pairs.age[k] = time - sim.job[sim.inst[top].job].arrival
+        pairs.left_time[k] = pairs.context[0].deadline - pairs.age[k]
+        pairs.priority[k] = pairs.context[0].priority
         pairs.remaining[k] = state.remaining[task]
         for d in range(units):
             first = top if can_run(sim, top, d) else first_runnable(sim, k, d)
@@ -383,3 +401,7 @@ def _describe(pairs: PairState, d: int, k: int) -> None:
         _log(here / (taken * pairs.least[d]), 3.0) if 0.0 < pairs.least[d] < np.inf else 0.0
     )
     f[FEATURE.units_that_run_it_best] = best_units / units
+    slack = pairs.left_time[k] - pairs.remaining[k]
+    f[FEATURE.urgency] = 1.0 / (1.0 + max(slack, 0.0) / (10.0 * span))
+    f[FEATURE.late] = 1.0 if slack < 0.0 else 0.0
+    f[FEATURE.priority] = pairs.priority[k] / (1.0 + abs(pairs.priority[k]))

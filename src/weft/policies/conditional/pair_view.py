@@ -61,6 +61,8 @@ class SeenUnits(NamedTuple):
     free_at: FloatArray
     running: IntArray
     arrival: FloatArray
+    deadline: FloatArray
+    priority: FloatArray
     template: IntArray
 
 
@@ -102,7 +104,8 @@ class PairNetworkPolicy(NetworkPolicy):
             row, members = self._tables.members[d], self._members[d]
             row[: len(members)], row[len(members) :] = members, -1
         w = view.workload
-        seen = SeenUnits(view.ready, view.idle, view.free_at, view.running, w.arrival, w.template)
+        columns = (w.arrival, w.deadline, w.priority, w.template)
+        seen = SeenUnits(view.ready, view.idle, view.free_at, view.running, *columns)
         jobs, pairs = len(view.jobs), self._pairs
         if view.setup is not None:
             pairs.setup[:] = view.setup
@@ -235,6 +238,8 @@ def _read_queues(pairs: PairState, tables: TaskTables, seen: SeenUnits, now: flo
         k = tables.kind[t]
         if pairs.left[k] == 0:
             pairs.age[k] = now - seen.arrival[tables.job[i]]
+            pairs.left_time[k] = seen.deadline[tables.job[i]] - now
+            pairs.priority[k] = seen.priority[tables.job[i]]
             pairs.remaining[k] = tables.remaining[t]
         for d in range(len(seen.idle)):
             if pairs.duration[k, d] == np.inf:

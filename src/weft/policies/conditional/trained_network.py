@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from weft.errors import InvalidInput
 from weft.formats.model_file import Model, find_model, read_model, save_model
 from weft.formats.parsing.record import Record, shown
 from weft.formats.parsing.source import naming
 from weft.policies.conditional.networks import Network, arrays_of, network_of
+from weft.policies.conditional.pair_network import PAIR_FEATURES
 
 NETWORK, PAIRS = "conditional-network", "conditional-pairs"
 """Kinds of model: a network for one stream, and a network over pairs of unit and kind for any."""
@@ -83,9 +86,28 @@ def network_of_model(model: Model) -> TrainedNetwork:
     if (observation.get("name") == "pairs") != (model.kind == PAIRS):
         raise InvalidInput(f"a model of kind '{model.kind}' cannot read {shown(observation)}")
     environment = settings.child("environment").content
+    network, observation = _with_new_features(network, observation)
     return TrainedNetwork(
         model.name, network, observation, environment, dict(model.training), model.about
     )
+
+
+def _with_new_features(
+    network: Network, observation: dict[str, Any]
+) -> tuple[Network, dict[str, Any]]:
+    """Add features of pairs that came later than a network; it does not heed them."""
+    known, given = list(PAIR_FEATURES), observation.get("features")
+    size = int(network.sizes[0])
+    new = len(known) - size
+    if observation.get("name") != "pairs" or new <= 0 or given != known[:size]:
+        return network, observation
+    arrays = arrays_of(network)
+    arrays["input.mean"] = np.append(arrays["input.mean"], np.zeros(new))
+    arrays["input.scale"] = np.append(arrays["input.scale"], np.ones(new))
+    first = arrays["0.weight"]
+    arrays["0.weight"] = np.column_stack((first, np.zeros((len(first), new))))
+    wider = network_of(arrays, units=network.units, actions=network.actions)
+    return wider, {**observation, "features": known}
 
 
 def _count(record: Record, key: str) -> int:

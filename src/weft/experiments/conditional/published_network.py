@@ -1,0 +1,143 @@
+"""Networks in the published environment (`published.py`), with all of its habits or without.
+
+The observation is that of `weft.sim.vector.observation`, number by number: without the habits a
+network decides as in the compiled environment, which a test compares job by job.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.errors import UnknownName
+from weft.experiments.conditional.published import (
+    PUBLISHED_RULES,
+    PublishedOptions,
+    PublishedSimulation,
+    run_published,
+)
+from weft.model.columns import FloatArray
+from weft.model.conditional_stream import ConditionalStream, ticked
+from weft.policies.conditional.evaluate import options_of, watched_task
+from weft.policies.conditional.networks import Numbers, choose, working_space
+from weft.policies.conditional.trained_network import TrainedNetwork, read_network
+from weft.registry import closest
+
+
+def published_completions(
+    name: str, stream: ConditionalStream, seed: int, options: PublishedOptions | None = None
+) -> FloatArray:
+    """Return the completion time of each job in seconds, of a published rule or a network."""
+    if name in PUBLISHED_RULES:
+        return run_published(stream, PUBLISHED_RULES[name], seed, options).jct()
+    policy = read_network(name)
+    if policy.observation.get("name") != "steps":
+        known = [*PUBLISHED_RULES, "conditional-best", "conditional-paper-best", "conditional-pi4"]
+        raise UnknownName(
+            f"'{name}' does not run in the published environment; rules and networks for one "
+            f"stream do{closest(name, known)}"
+        )
+    return run_network(stream, policy, seed, options).jct()
+
+
+def run_network(
+    stream: ConditionalStream,
+    policy: TrainedNetwork,
+    seed: int,
+    options: PublishedOptions | None = None,
+) -> PublishedSimulation:
+    """Run a network with the authors' draws to the end."""
+    arrival, outcome = stream.draw_ticks(seed, authors=True)
+    sim = PublishedSimulation(stream, arrival, outcome, options)
+    player = _Player(sim, policy, outcome)
+    while not sim.done:
+        sim.step(player.actions())
+    return sim
+
+
+class _Player:
+    """A network that plays: its estimates, and the buffers of its decisions."""
+
+    def __init__(self, sim: PublishedSimulation, policy: TrainedNetwork, outcome: object) -> None:
+        self.sim, self.network, self.options = sim, policy.network, options_of(policy)
+        self.outcome = np.asarray(outcome)
+        stream, workflow = sim.stream, sim.stream.problem.workflow
+        watched = [workflow.task_name(int(t)) for t in workflow.choices.task].index(
+            watched_task(stream)
+        )
+        self.watched, self.task = watched, int(workflow.choices.task[watched])
+        self.estimate, self.counted = 0.5, 0
+        self.space = working_space(self.network)
+        self.capacity = np.array(sim.batch, np.int64)
+        shortest = ticked(stream.problem, stream.tick).durations().min(axis=1)
+        self.span = max(float(np.median(shortest)), 1e-12)
+
+    def actions(self) -> list[int]:
+        """Return an action per unit."""
+        sim, kinds = self.sim, self.sim.kinds
+        for kind, job in sim.take_ended():
+            if kind == self.task:
+                self._learn(int(self.outcome[job, self.watched]))
+        ready = np.array([len(queue) for queue in sim.queues], np.int64)
+        idle = [sim.idle(unit) for unit in range(sim.units)]
+        mask = np.zeros((sim.units, kinds + 1), np.bool_)
+        mask[:, kinds] = True
+        for unit in np.flatnonzero(idle).tolist():
+            mask[unit, :kinds] = ready > 0
+            mask[unit, kinds] = not (ready > 0).any() or not sim.nothing_due
+        action = np.zeros(sim.units, np.int64)
+        choose(self.network, self.observe(), mask, ready.copy(), self.capacity, self.space, action)
+        self._shorten_waits(action, ready.copy(), ready, idle)
+        return [int(a) for a in action]
+
+    def _learn(self, branch: int) -> None:
+        self.counted += 1
+        weight = max(1.0 / (self.counted + self.options.prior), 1.0 / self.options.window)
+        self.estimate += weight * ((1.0 if branch == 0 else 0.0) - self.estimate)
+
+    def _shorten_waits(
+        self, action: np.ndarray, left: np.ndarray, ready: np.ndarray, idle: list[bool]
+    ) -> None:
+        """Wait for the next event instead of 10 ms where an earlier unit empties a queue."""
+        kinds = self.sim.kinds
+        for unit in np.flatnonzero(idle).tolist():
+            kind = int(action[unit])
+            if kind < kinds:
+                left[kind] -= min(int(left[kind]), self.sim.batch[unit])
+                continue
+            for k in range(kinds):
+                if ready[k] > 0 and left[k] == 0:
+                    action[unit] = k
+
+    def observe(self) -> Numbers:
+        """Return the observation."""
+        sim, o = self.sim, self.options
+        scale = sim.stream.tick / o.age_scale
+        queue, mean, first = np.zeros(sim.kinds), np.zeros(sim.kinds), []
+        for k, waiting in enumerate(sim.queues):
+            ages = [sim.now - since for since, _ in waiting]
+            queue[k] = min(len(ages) / o.queue_scale, 1.0)
+            mean[k] = min(sum(ages) / len(ages) * scale, 1.0) if ages else 0.0
+            oldest = [sim.now - since for _, since in sorted((job, s) for s, job in waiting)]
+            oldest = (oldest + [0.0] * o.ages)[: o.ages]
+            first += [min(age * scale, 1.0) for age in oldest]
+        parts = [queue, mean, np.array(first)]
+        if o.estimate:
+            parts.append(np.array([self.estimate]))
+        if o.units:
+            parts.append(self._units())
+        return np.concatenate(parts).astype(np.float32)
+
+    def _units(self) -> FloatArray:
+        sim, o = self.sim, self.options
+        rows = np.zeros((sim.units, 1 + sim.kinds))
+        for unit, row in enumerate(rows):
+            busy = max(sim.free_at[unit] - sim.now, 0.0)
+            row[0] = busy / (busy + self.span)
+            kind, size = sim.running[unit]
+            if kind >= 0 and busy > 0.0:
+                row[1 + kind] = size / sim.batch[unit] if o.detail else 1.0
+        more = [min((sim.arrived - sim.ended) / o.queue_scale, 1.0)]
+        if o.detail:
+            ago = sim.now - float(sim.arrival[sim.arrived - 1]) if sim.arrived else 0.0
+            more.append(ago / (ago + self.span))
+        return np.concatenate((rows.reshape(-1), more))

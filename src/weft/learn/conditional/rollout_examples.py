@@ -1,0 +1,260 @@
+"""Steps with the costs of their choices, for `rollout_imitation.py`.
+
+A network plays; at every other step, its choice and the choices with one unit's action changed are
+carried out in the same sampled futures, and the network itself or the tuned index continues.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from weft.errors import InvalidInput
+from weft.learn.conditional.index import first_weights
+from weft.learn.settings import require
+from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.conditional_stream import ConditionalStream
+from weft.policies.conditional.evaluate import options_of, watched_task, with_first
+from weft.policies.conditional.index import index_for
+from weft.policies.conditional.networks import Numbers
+from weft.policies.conditional.rollout import (
+    ROOM,
+    Proposer,
+    RolloutBudget,
+    RolloutBuffers,
+    gather_candidates,
+    make_buffers,
+    make_proposer,
+    pick,
+    try_candidates,
+)
+from weft.policies.conditional.rules import ConditionalRule
+from weft.policies.conditional.sampled_future import FutureSampler, make_sampler
+from weft.policies.conditional.trained_network import TrainedNetwork
+from weft.rng import generator
+from weft.sim.kernel.events import MOMENT
+from weft.sim.kernel.jit import njit_noalloc
+from weft.sim.vector.batch import StepBatch
+from weft.sim.vector.state import BatchTables, sim_of, state_of
+from weft.sim.vector.step import act, proceed
+
+FIRST_DRAW = 30_000_000
+"""First seed of training draws: far from those of trainings, validations and evaluations."""
+MAX_CHOICES = 16
+"""Choices stored per step; steps with more are skipped."""
+PART = 5000
+"""Steps that are collected at a time, and kept in one file."""
+SKIPPED_JOBS = 50
+"""Jobs that arrive before the first stored step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImitationSettings:
+    """Training settings.
+
+    Parameters
+    ----------
+    rounds : number of rounds of play and learning
+    steps : stored per round, in runs of `jobs` jobs, each step with up to `futures` futures of
+        `ahead` further jobs; choices that are clearly worse drop out after a quarter of them
+    epochs : passes over all stored steps; `rate` is the first learning rate (the last is 0),
+        `batch` the batch size
+    validation : draws per probability to compare networks
+    base : the policy that continues in the futures: the "network" of the round, which makes the
+        rounds those of policy iteration, or the "index", which is several times as fast
+    hidden : sizes of the hidden layers, no smaller than before; the new units begin without effect.
+        Empty: as they are
+    """
+
+    noun: ClassVar[str] = "rollout imitation"
+    rounds: int = 3
+    steps: int = 70_000
+    jobs: int = 1200
+    futures: int = 16
+    ahead: int = 6
+    epochs: int = 16
+    rate: float = 1e-3
+    batch: int = 2048
+    validation: int = 4
+    base: Literal["network", "index"] = "index"
+    hidden: tuple[int, ...] = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        require(self, at_least_one=("rounds", "steps", "ahead", "epochs", "batch"))
+        if self.base not in {"network", "index"}:
+            raise InvalidInput(
+                f"{self.noun}: base is '{self.base}'; it must be 'network' or 'index'"
+            )
+        for name, least in (("jobs", SKIPPED_JOBS + 1), ("futures", 2)):
+            if getattr(self, name) < least:
+                value = getattr(self, name)
+                raise InvalidInput(f"{self.noun}: {name} is {value}; it must be {least} or more")
+
+
+class RolloutExamples(NamedTuple):
+    """Steps with the costs of their choices in job ticks, relative to the network's choice."""
+
+    observation: Numbers  # (steps, numbers)
+    mask: BoolArray  # (steps, units, kinds + 1)
+    ready: IntArray  # (steps, kinds)
+    action: IntArray  # (steps, MAX_CHOICES, units)
+    cost: FloatArray  # (steps, MAX_CHOICES)
+    size: IntArray  # (steps,) number of choices
+
+
+def playing_index(stream: ConditionalStream, batch: StepBatch) -> ConditionalRule:
+    """Return the index that plays on: that of the stream, or the start of a tuning."""
+    return index_for(stream.name) or ConditionalRule("index", first_weights(batch))
+
+
+class RolloutPart(NamedTuple):
+    """Some steps, the probability of the run of each, and the processor time that they took."""
+
+    examples: RolloutExamples
+    probability: FloatArray
+    seconds: float
+
+
+def collect_part(
+    stream: ConditionalStream,
+    policy: TrainedNetwork,
+    settings: ImitationSettings,
+    number: int,
+    part: int,
+    folder: Path | None,
+) -> RolloutPart:
+    """Collect a part of the steps of a round, or read it if an earlier training kept it."""
+    file = None if folder is None else folder / f"steps_{number + 1}_{part + 1}.npz"
+    if file is not None and file.exists():
+        with np.load(file) as kept:
+            columns: list[Any] = [kept[name] for name in RolloutExamples._fields]
+            return RolloutPart(
+                RolloutExamples(*columns), kept["probability"], float(kept["seconds"])
+            )
+    began = time.process_time()
+    seed = settings.seed * 10_000 + number * 100 + part
+    examples, probability = _collect(stream, policy, settings, min(settings.steps, PART), seed)
+    found = RolloutPart(examples, probability, time.process_time() - began)
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        begun = file.with_suffix(".part.npz")
+        np.savez(begun, **examples._asdict(), probability=probability, seconds=found.seconds)
+        begun.replace(file)
+    return found
+
+
+def _collect(
+    stream: ConditionalStream,
+    policy: TrainedNetwork,
+    settings: ImitationSettings,
+    steps: int,
+    seed: int,
+) -> tuple[RolloutExamples, FloatArray]:
+    """Play and try other choices; return the steps and the probability of the run of each."""
+    short = stream.with_jobs(settings.jobs)
+    batch = StepBatch(short, 1, options_of(policy))
+    weights = playing_index(stream, batch).weights
+    sampler = make_sampler(short, batch, room=ROOM, seed=seed)
+    proposer, buffers = make_proposer(policy, batch), make_buffers(batch.units)
+    base = make_proposer(policy if settings.base == "network" else None, batch)
+    rng = generator(seed, "rollout lessons")
+    least = max(settings.futures // 4, 2)
+    budget = RolloutBudget(settings.ahead, least, settings.futures, 1.0)
+    examples, probability = _empty(batch, steps), np.zeros(steps)
+    at, run = 0, 0
+    while at < steps:
+        variant, p = _variant(short, policy, rng, run)
+        batch.place(0, *variant.draw_ticks(FIRST_DRAW + seed * 1000 + run))
+        columns: list[Any] = [column[at:] for column in examples]
+        rest = RolloutExamples(*columns)
+        follows = run % 2 == 1
+        found = collect(
+            batch.tables, sampler, weights, proposer, base, buffers, budget, follows, rest
+        )
+        probability[at : at + found] = p
+        at, run = at + found, run + 1
+    return examples, probability
+
+
+def _variant(
+    stream: ConditionalStream, policy: TrainedNetwork, rng: np.random.Generator, run: int
+) -> tuple[ConditionalStream, float]:
+    """Return the stream as in the policy's training; every eighth random probability is extreme."""
+    probability = policy.environment.get("probability", "own")
+    if probability == "own":
+        return stream, 0.5
+    if probability != "random":
+        p = float(probability)
+    else:
+        p = float(run // 8 % 2) if run % 8 == 0 else float(rng.random())
+    return with_first(stream, watched_task(stream), p), p
+
+
+def _empty(batch: StepBatch, steps: int) -> RolloutExamples:
+    return RolloutExamples(
+        np.zeros((steps, batch.observation_size), np.float32),
+        np.zeros((steps, batch.units, batch.kinds + 1), np.bool_),
+        np.zeros((steps, batch.kinds), np.int64),
+        np.zeros((steps, MAX_CHOICES, batch.units), np.int64),
+        np.zeros((steps, MAX_CHOICES)),
+        np.zeros(steps, np.int64),
+    )
+
+
+@njit_noalloc
+def collect(
+    fleet: BatchTables,
+    sampler: FutureSampler,
+    weights: FloatArray,
+    proposer: Proposer,
+    base: Proposer,
+    buffers: RolloutBuffers,
+    budget: RolloutBudget,
+    follows: bool,
+    examples: RolloutExamples,
+) -> int:
+    """Play one simulation and store every other step; return the number of stored steps.
+
+    With `follows`, the rollouts' choices are executed instead of the network's.
+    """
+    sim, state = sim_of(fleet, 0), state_of(fleet, 0)
+    answer = proceed(sim, state)
+    stored, step = 0, 0
+    while answer == MOMENT and stored < len(examples.size):
+        best = 0
+        step += 1
+        candidates = gather_candidates(sim, state, sampler, weights, proposer, buffers)
+        started = sim.world[0].next_arrival >= SKIPPED_JOBS
+        if 1 < candidates <= MAX_CHOICES and started and step % 2 == 0:
+            played = try_candidates(sim, state, sampler, weights, base, buffers, candidates, budget)
+            if played > 0:
+                best = pick(buffers, candidates, played, budget.confidence)
+                _store(examples, stored, proposer, buffers, candidates)
+                for k in range(len(sim.kind)):
+                    examples.ready[stored, k] = sim.kind[k].ready
+                stored += 1
+        act(sim, state, buffers.action[best if follows else 0])
+        answer = proceed(sim, state)
+    return stored
+
+
+@njit_noalloc
+def _store(
+    examples: RolloutExamples, at: int, proposer: Proposer, buffers: RolloutBuffers, candidates: int
+) -> None:
+    for i in range(len(proposer.seen)):
+        examples.observation[at, i] = proposer.seen[i]
+    for d in range(proposer.mask.shape[0]):
+        for a in range(proposer.mask.shape[1]):
+            examples.mask[at, d, a] = proposer.mask[d, a]
+    for c in range(candidates):
+        examples.cost[at, c] = buffers.mean[c]
+        for d in range(proposer.mask.shape[0]):
+            examples.action[at, c, d] = buffers.action[c, d]
+    examples.size[at] = candidates
