@@ -26,8 +26,9 @@ help:
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
 
+# Three processes on two cores: tests of runs wait for processes, Dask and Ray.
 test: lint
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --durations 5
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder --durations 5
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -46,7 +47,7 @@ fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz.bombs
 
 coverage: $(VENV)/.test
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report term \
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder --cov --cov-report term \
 		--cov-fail-under $(COVERAGE_FLOOR)
 
 docs: $(VENV)/.docs
