@@ -115,8 +115,7 @@ def as_results(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "measured_with": "python benchmarks/pages/gantt_peers.py",
         "provenance": f"written by the command; Chromium without a GPU, {rows[0]['rounds']} "
-        "rounds, two cores, beside other work of low priority "
-        f"(load {os.getloadavg()[0]:.0f})",
+        f"rounds, two cores; load average at the end {os.getloadavg()[0]:.1f}",
         "tables": {
             "pages": {
                 "columns": [*columns, "frames above 50 ms", "frames"],

@@ -77,8 +77,8 @@ def as_results(found: list[dict[str, Any]]) -> dict[str, Any]:
     columns = ["what", "sent", "time", "accepted per second", "accepted", "refused (429)", "done"]
     return {
         "measured_with": "python benchmarks/pages/serve_load.py --seconds 60",
-        "provenance": "written by the command; client, server and two workers on two cores, beside "
-        f"other work of low priority (load {os.getloadavg()[0]:.0f})",
+        "provenance": "written by the command; client, server and two workers on two cores; load "
+        f"average at the end {os.getloadavg()[0]:.1f}",
         "tables": {
             "serve": {
                 "columns": [*columns, "server time each", "most memory"],

@@ -102,8 +102,8 @@ def as_results(found: dict[str, Any]) -> dict[str, Any]:
     columns = ["tasks", "moves", "median, ms", "worst, ms", "below 100 ms"]
     return {
         "measured_with": "python benchmarks/pages/whatif_sliders.py",
-        "provenance": "written by the command; server and browser on two cores, beside other work "
-        f"of low priority (load {os.getloadavg()[0]:.0f})",
+        "provenance": "written by the command; server and browser on two cores; load average at "
+        f"the end {os.getloadavg()[0]:.1f}",
         "tables": {
             "sliders": {
                 "columns": columns,

@@ -17,6 +17,9 @@ from weft.report.quantities import format_number, shortened
 WIDTH, HEIGHT = 5.0, 3.2
 """Inches of a figure, by default."""
 
+NAMES = 9.5
+"""Points of names in a figure: legible on a phone, too, where a figure is shown smaller."""
+
 _MARKERS = "osD^vPX*<>hp"
 _DASHES = ("-", "--", "-.", ":")
 
@@ -133,7 +136,7 @@ def pareto_figure(
     size: tuple[float, float] = (WIDTH, HEIGHT),
 ) -> str:
     """Draw points, smaller is better on both axes; undominated ones are filled and joined."""
-    best = pareto_front(points)
+    best, middle = pareto_front(points), _middle([x for x, _ in points.values()], log=log_x)
     with drawing(*size) as (figure, axes):
         front = sorted(points[name] for name in best)
         axes.plot(
@@ -155,12 +158,15 @@ def pareto_figure(
                 zorder=2,
             )
             weight = "bold" if name in best else "normal"
+            at_right = x > middle  # there the name would leave the axes
             axes.annotate(
                 shortened(name, 24),
                 (x, y),
-                xytext=(5, 5),
+                xytext=(-6, -4) if at_right else (5, 5),
                 textcoords="offset points",
-                fontsize=8.5,
+                ha="right" if at_right else "left",
+                va="top" if at_right else "bottom",
+                fontsize=NAMES,
                 fontweight=weight,
             )
         if log_x:
@@ -169,6 +175,14 @@ def pareto_figure(
         axes.margins(0.12)
         axes.grid(visible=True)
         return _finished(figure, axes, title, x_label, y_label, legend=False)
+
+
+def _middle(values: Sequence[float], *, log: bool) -> float:
+    """Return the middle of an axis that holds the values."""
+    if not values:
+        return 0.0
+    low, high = min(values), max(values)
+    return float(np.sqrt(low * high)) if log else (low + high) / 2
 
 
 def pareto_front(points: Mapping[str, tuple[float, float]]) -> list[str]:
@@ -227,7 +241,7 @@ def _name_ends(figure: Any, axes: Any) -> None:
         if len(known):
             ends.append((float(to_axes.transform((x[known[-1]], y[known[-1]]))[1]), line))
     ends.sort(key=lambda end: end[0])
-    room = 0.17 / (axes.get_position().height * figure.get_figheight())
+    room = NAMES / 50 / (axes.get_position().height * figure.get_figheight())
     places = spread_out([height for height, _ in ends], room)
     for place, (_, line) in zip(places, ends, strict=True):
         axes.annotate(
@@ -235,7 +249,7 @@ def _name_ends(figure: Any, axes: Any) -> None:
             (1.015, place),
             xycoords="axes fraction",
             va="center",
-            fontsize=8.5,
+            fontsize=NAMES,
             color=line.get_color(),
         )
 
@@ -267,9 +281,9 @@ def _name_lines(figure: Any, axes: Any) -> None:
     figure.legend(
         handles,
         names,
-        fontsize=9 if len(names) <= 4 else 8,
+        fontsize=NAMES,
         loc="outside lower center",
-        ncols=max(1, min(len(names), 4, int(11 * figure.get_figwidth()) // (longest + 6))),
+        ncols=max(1, min(len(names), 4, int(10 * figure.get_figwidth()) // (longest + 6))),
         columnspacing=1.2,
         handlelength=2.4,
     )

@@ -48,6 +48,26 @@ def test_a_comparison_from_its_json(files, capsys, tmp_path):
     assert "not a comparison of weft" in capsys.readouterr().err
 
 
+def test_an_experiment_from_its_page(capsys, tmp_path):
+    rows = [["heft", 1.167, "12 ms"], ["<b>eft", 2.0, "7 ms"]]
+    table = {"columns": ["policy", "ratio", "time"], "decimals": [None, 2, None], "rows": rows}
+    page = {"measured_with": "weft reproduce x", "provenance": "by hand", "tables": {"t": table}}
+    saved = tmp_path / "page.json"
+    saved.write_text(json.dumps(page), encoding="utf-8")
+    assert main(["view", str(saved)]) == 0
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "weft reproduce x: by hand." in text
+    assert '<td class="number">1.17</td><td class="number">12 ms</td>' in text
+    assert "&lt;b&gt;eft" in text
+    rows[0].append("one more")
+    saved.write_text(json.dumps(page), encoding="utf-8")
+    assert main(["view", str(saved)]) == 2
+    assert "not an experiment of weft" in capsys.readouterr().err
+    saved.write_text('{"experiment": "shift"}', encoding="utf-8")
+    assert main(["view", str(saved)]) == 2
+    assert "report.html" in capsys.readouterr().err
+
+
 def test_a_schedule_needs_its_problem(files, capsys):
     assert main(["view", str(files["move"])]) == 2
     assert "add --problem FILE" in capsys.readouterr().err

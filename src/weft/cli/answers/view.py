@@ -1,4 +1,4 @@
-"""`weft view`: a page that answers why a plan, a run or a comparison is as it is."""
+"""`weft view`: a page about a plan, a run, a comparison or an experiment."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from weft.cli.arguments import add_file, add_option, add_problem, read_problem
 if TYPE_CHECKING:
     from weft.model import Problem, Schedule, Trace
 
-SUMMARY = "write one offline page about plans, traces, runs or a comparison"
+SUMMARY = "write one offline page about plans, traces, runs, a comparison or an experiment"
 EXAMPLE = """\
   weft plan montage.json --gpus 4xV100+2xT4 --planner heft --out heft.json
   weft plan montage.json --gpus 4xV100+2xT4 --planner peft --out peft.json
   weft view heft.json peft.json --problem montage.json --gpus 4xV100+2xT4 --out page.html
 
   weft compare montage.json --gpus 4xV100+2xT4 --json > comparison.json
-  weft view comparison.json"""
+  weft view comparison.json
+
+  weft reproduce conditional --quick
+  weft view reproduce/conditional/page.json"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    text = "schedules and traces saved by weft, or the JSON of one comparison"
+    text = "schedules and traces saved by weft, or the JSON of one comparison or experiment"
     add_file(parser, text, many="+")
     add_problem(parser)
     add_option(parser, "--out", Path, "HTML", "the page (default: the first file, as .html)")
@@ -36,13 +39,15 @@ def run(args: argparse.Namespace) -> None:
     out = args.out or args.file[0].with_suffix(".html")
     with notice(f"reading {args.file[0].name}"):
         from weft.formats.parsing.source import write_file
-        from weft.report.causes.view import comparison_page, results_page
+        from weft.report.causes.view import comparison_page, experiment_page, results_page
 
-        document = _comparison(args.file)
-        if document is not None:
-            page = comparison_page(document, title=args.file[0].stem)
-        else:
+        document, title = _document(args.file), args.file[0].stem
+        if document is None:
             page = results_page(_results(args))
+        elif "answers" in document:
+            page = comparison_page(document, title=title)
+        else:
+            page = experiment_page(document, title=title)
         write_file(out, page)
     if args.json:
         emit({"page": str(out)})
@@ -50,8 +55,8 @@ def run(args: argparse.Namespace) -> None:
         print(f"wrote {out}")
 
 
-def _comparison(files: list[Path]) -> dict[str, Any] | None:
-    """Return the document of a comparison, if that is what a single JSON file holds."""
+def _document(files: list[Path]) -> dict[str, Any] | None:
+    """Return the document of a comparison or an experiment, if a single JSON file holds one."""
     from weft.errors import InvalidInput
     from weft.formats.parsing.source import decode_text, parse_json, read_bytes
 
@@ -61,7 +66,14 @@ def _comparison(files: list[Path]) -> dict[str, Any] | None:
         found = parse_json(decode_text(read_bytes(files[0])))
     except InvalidInput:
         return None  # the readers of weft say what is wrong with it
-    return found if isinstance(found, dict) and "answers" in found else None
+    if not isinstance(found, dict):
+        return None
+    if "experiment" in found and "tables" not in found:
+        raise InvalidInput(
+            f"{files[0]}: holds the results of an experiment, its page is report.html beside it; "
+            "its tables are in page.json"
+        )
+    return found if "answers" in found or "measured_with" in found else None
 
 
 def _results(args: argparse.Namespace) -> dict[str, tuple[Schedule | Trace, Problem | None]]:

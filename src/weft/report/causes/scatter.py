@@ -80,8 +80,8 @@ class Scatter:
             '<text x="14" y="12" transform="rotate(-90 14 12)" text-anchor="end">measured</text>',
         ]
         return (
-            f'<svg role="img" aria-label="Measured over predicted seconds of every execution" '
-            f'viewBox="0 0 {WIDTH} {HEIGHT}" style="max-width:{WIDTH}px;width:100%;'
+            '<svg class="scatter" role="img" aria-label="Measured over predicted seconds of every '
+            f'execution" viewBox="0 0 {WIDTH} {HEIGHT}" style="max-width:{WIDTH}px;width:100%;'
             f'fill:{variable("muted")}" font-size="12">{"".join(body)}</svg>'
         )
 

@@ -1,4 +1,4 @@
-"""Pages about saved results: plans, traces, runs and comparisons."""
+"""Pages about saved results: plans, traces, runs, comparisons and experiments."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from weft.report.comparison import columns_of
 from weft.report.gantt.chart import Chart
 from weft.report.page import Dag, Facts, Gantts, PageBlock, Section, Table, report_html
 from weft.report.quantities import format_seconds
+from weft.report.tables import Column
 
 MOST_DAGS = 4
 
@@ -49,6 +50,39 @@ def comparison_page(document: Mapping[str, Any], *, title: str) -> str:
         )
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
         raise InvalidInput(one_line(f"{title}: not a comparison of weft ({error!r})")) from None
+
+
+def experiment_page(document: Mapping[str, Any], *, title: str) -> str:
+    """Return a page about the tables of an experiment: page.json, as `weft reproduce` writes it."""
+    try:
+        facts = {}
+        if document.get("machine"):
+            facts["processor"] = one_line(str(document["machine"]["processor"]))
+        if document.get("seconds") is not None:
+            facts["took"] = format_seconds(float(document["seconds"]))
+        tables = [Section(_words(name), [_table(t)]) for name, t in document["tables"].items()]
+        first = [Section("The measurement", [Facts(facts)])] if facts else []
+        about = f"{document['measured_with']}: {document['provenance']}."
+        return report_html(title=_words(title), lead=one_line(about), sections=[*first, *tables])
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        raise InvalidInput(one_line(f"{title}: not an experiment of weft ({error!r})")) from None
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").replace("-", " ")
+
+
+def _table(found: Mapping[str, Any]) -> Table:
+    names = [str(name) for name in found["columns"]]
+    places = found.get("decimals") or [None] * len(names)
+    columns = [
+        Column(str(k), title=name, places=None if digits is None else int(digits))
+        for k, (name, digits) in enumerate(zip(names, places, strict=True))
+    ]
+    rows = [{str(k): cell for k, cell in enumerate(row)} for row in found["rows"]]
+    if any(len(row) != len(names) for row in rows):
+        raise ValueError("a row has another length than the columns")
+    return Table(rows, columns)
 
 
 def _section(document: Mapping[str, Any], name: str) -> Section:
