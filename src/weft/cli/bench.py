@@ -81,10 +81,12 @@ def _quality(args: argparse.Namespace) -> None:
 
 
 def _speed(args: argparse.Namespace) -> None:
-    from weft.cli.output import emit, progress
-    from weft.experiments.benchmarks import conditional as conditional_speed
-    from weft.experiments.benchmarks import scale, speed
-    from weft.formats.parsing.source import write_file
+    from weft.cli.output import emit, notice, progress
+
+    with notice("preparing the benchmark"):
+        from weft.experiments.benchmarks import conditional as conditional_speed
+        from weft.experiments.benchmarks import scale, speed
+        from weft.formats.parsing.source import write_file
 
     if args.conditional:
         found, total = conditional_speed.measures(quick=args.quick), conditional_speed.count()

@@ -26,10 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the names, each with its sentence."""
-    from weft.cli.output import emit
+    from weft.cli.output import emit, notice
 
     topics = list(TOPICS) if args.topic is None else [args.topic]
-    found = {topic: TOPICS[topic]() for topic in topics}
+    with notice("reading the tables"):
+        found = {topic: TOPICS[topic]() for topic in topics}
     if args.json:
         emit(found)
         return

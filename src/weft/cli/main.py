@@ -88,8 +88,9 @@ class Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     warnings.formatwarning = _one_line
+    output = PlainOutput(sys.stdout)
     try:
-        with redirect_stdout(cast("TextIO", PlainOutput(sys.stdout))):
+        with redirect_stdout(cast("TextIO", output)):
             _dispatch(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -102,6 +103,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(_file_trouble(error), BAD_INPUT)
     except WeftError as error:
         return _fail(str(error), BAD_INPUT)
+    finally:
+        output.over = True
     return DONE
 
 

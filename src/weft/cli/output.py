@@ -8,6 +8,7 @@ import json
 import math
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -52,16 +53,31 @@ def emit(document: Any) -> None:
     print()
 
 
+def wrapped(sentence: str) -> str:
+    """Break a sentence into lines of the widest output.
+
+    Examples
+    --------
+    >>> [len(line) for line in wrapped("word " * 30).splitlines()]
+    [99, 49]
+    """
+    return textwrap.fill(sentence, WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
 def show_answer(
     args: argparse.Namespace, document: Any, text: str, save: Callable[[Path], object]
 ) -> None:
-    """Write the picture of --picture; print the document with --json, or else the text."""
+    """Write the picture of --picture; print the document with --json, or else the text.
+
+    The first line of the text is a sentence.
+    """
     if args.picture is not None:
         save(args.picture)
     if args.json:
         emit(document)
         return
-    print(text)
+    sentence, _, rest = text.partition("\n")
+    print(f"{wrapped(sentence)}\n{rest}")
     if args.picture is not None:
         print(f"\nwrote {args.picture}")
 
@@ -71,6 +87,13 @@ class PlainOutput:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self.over = False
+        """The verb has ended: what libraries still print at the exit is not for people."""
+
+    @property
+    def closed(self) -> bool:
+        """Tell libraries whether to write no more."""
+        return self.over or self._stream.closed
 
     def write(self, text: str) -> int:
         """Write the text in characters that a terminal shows."""

@@ -219,7 +219,11 @@ def text(made: Plan, args: argparse.Namespace) -> str:
     from weft.report.quantities import format_seconds
 
     problem = made.problem
-    verdict = "optimal" if made.status == "optimal" else f"at most {made.gap:.1%} above the optimum"
+    verdict = (
+        "optimal"
+        if made.status == "optimal"
+        else f"at most {100 * made.gap:.1f} % above the optimum"
+    )
     if made.schedule.copies:
         verdict += f", {made.schedule.copies} copies"
     limit = f"bound {format_seconds(made.bound)}"

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Run the experiment, write its files and print its table."""
-    from weft.cli.output import emit, progress
+    from weft.cli.output import emit, notice, progress
 
     if args.name not in EXPERIMENTS:
         raise UnknownName(f"unknown experiment '{args.name}'{closest(args.name, EXPERIMENTS)}")
@@ -50,7 +50,8 @@ def run(args: argparse.Namespace) -> None:
         if not args.data.is_dir():
             raise InvalidInput(f"--data {args.data}: there is no such folder")
         os.environ["WEFT_DATA"] = str(args.data)  # also for the processes of the experiment
-    experiment = import_module(EXPERIMENTS[args.name])
+    with notice(f"preparing {args.name}"):
+        experiment = import_module(EXPERIMENTS[args.name])
     folder = args.out if args.out is not None else Path("reproduce") / args.name
     results = experiment.reproduce(
         folder,

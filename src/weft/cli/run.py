@@ -110,7 +110,7 @@ def _run_live(args: argparse.Namespace) -> RunTrace:
     from weft.runtime.web.live.board import LiveBoard
     from weft.runtime.web.live.server import LiveServer
 
-    board = LiveBoard(draw_live)
+    board = LiveBoard(draw_live, name=args.script.stem)
     with LiveServer(board, live_page(), port=args.port) as server:
         print(f"live: {server.url}", file=sys.stderr)
         try:

@@ -97,16 +97,32 @@ def figures(trace: Trace) -> dict[str, object]:
 def text(trace: Trace, found: dict[str, object]) -> str:
     """Return the figures as text, one per line, with units."""
     workload = trace.workload
+    jobs = f"{workload.jobs:,} job" + ("s" if workload.jobs > 1 else "")
     head = (
-        f"{workload.name}: {workload.jobs} jobs, {workload.instances} tasks, "
-        f"{workload.cluster.p} devices, policy {trace.policy}"
+        f"{workload.name}: {jobs}, {workload.instances:,} tasks, {workload.cluster.p} devices, "
+        f"policy {trace.policy}"
     )
+    unsaid = _unsaid(trace)
     lines = [
         f"  {key.replace('_', ' '):<24}{_shown(key, value)}"
         for key, value in found.items()
-        if isinstance(value, int | float)
+        if isinstance(value, int | float) and key not in unsaid
     ]
     return "\n".join([head, *lines])
+
+
+def _unsaid(trace: Trace) -> set[str]:
+    """Return the figures that say nothing about this trace, such as misses without deadlines."""
+    workload, unsaid = trace.workload, set[str]()
+    if not (workload.deadline < float("inf")).any():
+        unsaid |= {"deadline_misses", "deadline_miss_share", "in_time_share"}
+    if workload.jobs == 1:
+        unsaid |= {"jobs", "finished", "cancelled", "jct", "jct_median", "jct_p95", "jct_p99"}
+    if not workload.cluster.price.any():
+        unsaid.add("cost")
+    if not (trace.status != 0).any():
+        unsaid |= {"lost", "lost_seconds"}
+    return unsaid
 
 
 SECONDS = (

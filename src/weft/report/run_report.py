@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,9 @@ from weft.report.page import Dag, Facts, Gantts, PageBlock, Section, Table, Text
 from weft.report.quantities import format_seconds, format_share
 from weft.report.tables import Column, table_text
 from weft.runtime.execution import RunTrace
+
+WIDTH = 100
+"""Columns of the widest line at a terminal."""
 
 COLUMNS = (
     Column("kind"),
@@ -181,7 +185,8 @@ def run_text(trace: RunTrace, predicted: Trace | None = None, *, name: str = "")
         + f", policy {trace.policy}"
     )
     said = explain(trace).sentence
-    parts = [head, said, gantt_text(trace), table_text(accuracy(trace), COLUMNS)]
+    parts = [textwrap.fill(text, WIDTH, break_on_hyphens=False) for text in (head, said)]
+    parts += [gantt_text(trace), table_text(accuracy(trace), COLUMNS)]
     if trace.shadow is not None:
         parts.append(str(trace.shadow))
     parts += [str(failure) for failure in trace.failures]

@@ -98,7 +98,7 @@ class Column:
         shown = abs(number) * scale
         if not np.isfinite(number) or (shown and shown < 0.5 * 10.0**-places):
             return self.text(value)
-        return f"{number * scale:,.{places}f}{unit}"
+        return f"{number * scale + 0.0:,.{places}f}{unit}"  # no minus before a zero
 
     def _figure(self, number: float) -> str:
         return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 
 import pytest
 
@@ -103,6 +104,15 @@ def test_a_notice_comes_first_and_leaves_nothing():
     with notice("planning x", quiet):
         pass
     assert quiet.getvalue() == ""
+
+
+def test_libraries_find_the_output_closed_when_the_verb_has_ended(monkeypatch):
+    """colorama, which numba uses, writes an escape at the exit; it was shown as text."""
+    seen = []
+    monkeypatch.setattr("weft.cli.list.run", lambda args: seen.append(sys.stdout))
+    assert main(["list"]) == 0
+    assert seen[0].closed
+    assert not sys.stdout.closed
 
 
 def test_planning_time_has_no_compilation(monkeypatch):

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Explain and print."""
-    from weft.cli.output import emit, notice
+    from weft.cli.output import emit, notice, wrapped
     from weft.errors import InvalidInput
 
     if args.task is not None and args.against is not None:
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> None:
     else:
         print(_text(found))
         if difference is not None:
-            print(f"\nagainst {args.against}: {difference}")
+            print("\n" + wrapped(f"against {args.against}: {difference}"))
 
 
 def _explained(path: Path, args: argparse.Namespace) -> Explanation:
@@ -79,7 +79,8 @@ def _explained(path: Path, args: argparse.Namespace) -> Explanation:
 
 
 def _text(found: Explanation) -> str:
-    from weft.report.quantities import format_seconds
+    from weft.cli.output import WIDTH, wrapped
+    from weft.report.quantities import format_seconds, shortened
     from weft.report.tables import Column, table_text
 
     span = found.makespan
@@ -89,7 +90,7 @@ def _text(found: Explanation) -> str:
         if s > 0
     ]
     if not found.chain:
-        return found.sentence
+        return wrapped(found.sentence)
     columns: list[str | Column] = [
         "task",
         "device",
@@ -97,8 +98,14 @@ def _text(found: Explanation) -> str:
         Column("finish", unit="s"),
         Column("because", title="starts because"),
     ]
-    chain = table_text([found.row_dict(r) for r in found.chain], columns)
-    return "\n".join([found.sentence, "", *parts, "", chain])
+    rows = [found.row_dict(r) for r in found.chain]
+    chain = table_text(rows, columns)
+    over = max(map(len, chain.splitlines())) - WIDTH
+    if over > 0:  # reasons with long names lose their middle
+        room = max(24, max(len(str(row["because"])) for row in rows) - over)
+        shorter = [{**row, "because": shortened(str(row["because"]), room)} for row in rows]
+        chain = table_text(shorter, columns)
+    return "\n".join([wrapped(found.sentence), "", *parts, "", chain])
 
 
 def _details(found: Explanation, row: int) -> dict[str, object]:
@@ -110,13 +117,14 @@ def _details(found: Explanation, row: int) -> dict[str, object]:
 
 
 def _task_text(found: Explanation, task: str, rows: list[int]) -> str:
+    from weft.cli.output import wrapped
     from weft.report.quantities import format_seconds
 
     if not rows:
         return f"{task} never runs."
     lines = []
     for row in rows:
-        lines.append(found.task_sentence(row))
+        lines.append(wrapped(found.task_sentence(row)))
         if found.slack is not None:
             lines.append(f"  it could end {format_seconds(float(found.slack[row]))} later")
         others = found.alternatives(row)

@@ -87,10 +87,12 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _text(answer: WhatIf) -> str:
+    from weft.cli.output import wrapped
     from weft.report.answers import before_and_after
     from weft.report.quantities import shortened
 
-    lines = [answer.sentence[0].upper() + answer.sentence[1:], "", before_and_after(answer)]
+    sentence = answer.sentence[0].upper() + answer.sentence[1:]
+    lines = [wrapped(sentence), "", before_and_after(answer)]
     if answer.moved:
         lines += ["", "moved: " + ", ".join(shortened(name, 28) for name in answer.moved[:3])]
         lines[-1] += f" and {len(answer.moved) - 3:,} more" if len(answer.moved) > 3 else ""

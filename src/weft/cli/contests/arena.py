@@ -111,7 +111,7 @@ def _check(args: argparse.Namespace, instance: ArenaInstance) -> None:
     print(
         f"{found.instance}: valid, {found.makespan:.6g} s, {found.verdict}\n"
         f"best known {found.best:.6g} s by {found.by}, bound {found.bound:.6g} s "
-        f"(at most {found.gap:.1%} above the optimum)"
+        f"(at most {100 * found.gap:.1f} % above the optimum)"
     )
 
 

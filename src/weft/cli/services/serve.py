@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import warnings
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Serve until the process is ended."""
+    from weft.cli.output import notice
+
+    with ExitStack() as until_started:
+        until_started.enter_context(notice("starting the server"))
+        _serve(args, until_started)
+
+
+def _serve(args: argparse.Namespace, until_started: ExitStack) -> None:
     from weft.cli.output import emit
     from weft.report.causes.live import draw_live, live_page
     from weft.runtime.costs.history import History
@@ -60,6 +69,7 @@ def run(args: argparse.Namespace) -> None:
     from weft.runtime.web.state import ApplicationLimits, PageSource
 
     def started(url: str, token: str | None, goes_on: int) -> None:
+        until_started.close()
         if args.host not in ("127.0.0.1", "::1", "localhost"):
             warnings.warn(
                 f"{args.host} is not loopback: the token and all data are sent unencrypted",
@@ -68,7 +78,7 @@ def run(args: argparse.Namespace) -> None:
         if args.json:
             emit({"url": url, "token": token, "runs": goes_on})
         else:
-            print(f"weft serves {url}; {goes_on} runs go on")
+            print(f"weft serves {url}; {goes_on:,} run{'s go' if goes_on != 1 else ' goes'} on")
             print(f"token: {token}" if token else "token: as before")
             print(f"live: {url}/#token={token or 'TOKEN'}")
         sys.stdout.flush()

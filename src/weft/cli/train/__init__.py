@@ -42,4 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train, keep checkpoints, and print the result."""
+    from weft.cli.output import notice
+
+    with notice("preparing the training"):
+        import weft.learn.settings
+        import weft.policies.load
+        import weft.sim.simulate  # noqa: F401  # numba takes a second to load
     TRAINABLES[args.what].run(args)

@@ -369,8 +369,9 @@ class Painter {
       c.textAlign = "left";
       c.fillText(text, left, 9);
     };
-    line(data.end, data.live ? "now" : "makespan", t.accent, []);
-    if (data.bound) line(this.model.begin + data.bound, "bound", t.ink, [4, 3]);
+    const limits = [[data.end, data.live ? "now" : "makespan", t.accent, []]];
+    if (data.bound) limits.push([this.model.begin + data.bound, "bound", t.ink, [4, 3]]);
+    limits.sort((a, b) => b[0] - a[0]).forEach((limit) => line(...limit)); // names go from right to left
     if (this.side) { c.fillStyle = t.muted; c.textAlign = "left"; c.fillText("busy", this.right + 8, AXIS - 12); }
   }
 

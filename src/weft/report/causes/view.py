@@ -79,10 +79,15 @@ def _table(found: Mapping[str, Any]) -> Table:
         Column(str(k), title=name, places=None if digits is None else int(digits))
         for k, (name, digits) in enumerate(zip(names, places, strict=True))
     ]
-    rows = [{str(k): cell for k, cell in enumerate(row)} for row in found["rows"]]
+    rows = [{str(k): _plain(cell) for k, cell in enumerate(row)} for row in found["rows"]]
     if any(len(row) != len(names) for row in rows):
         raise ValueError("a row has another length than the columns")
     return Table(rows, columns)
+
+
+def _plain(cell: Any) -> Any:
+    """Return a cell without the marks of code in Markdown."""
+    return cell.replace("`", "") if isinstance(cell, str) else cell
 
 
 def _section(document: Mapping[str, Any], name: str) -> Section:

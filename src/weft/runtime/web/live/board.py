@@ -39,10 +39,11 @@ class LiveBoard(Observer):
     Parameters
     ----------
     draw : makes the data of charts
+    name : of the run; default: that of its problem
     """
 
-    def __init__(self, draw: Drawing) -> None:
-        self.draw = draw
+    def __init__(self, draw: Drawing, *, name: str = "") -> None:
+        self.draw, self.name = draw, name
         self.opening: dict[str, Any] = {}
         """The chart of the plan and the facts of the run; empty before it begins."""
         self.plan: Plan | None = None
@@ -77,6 +78,7 @@ class LiveBoard(Observer):
         self._life, self._forecaster, self._count = life, forecaster, plans
         self._plans = plans()
         self.opening, self.plan = describe(problem, self.draw, planned, policy)
+        self.opening |= {"name": self.name or problem.name}
         self._add("begun", 0.0, {})
 
     def started(self, life: LiveLifecycle, event: Started) -> None:
