@@ -70,6 +70,7 @@ def main() -> None:
     args = parser.parse_args()
     browser_path = shutil.which("chromium") or shutil.which("google-chrome")
     flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    flags += ["--disable-renderer-backgrounding"]  # a page that somebody looks at
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=browser_path, args=flags)
         rows = []

@@ -28,7 +28,7 @@ LIMIT = 100
 """Milliseconds that an answer should take at most."""
 
 FUNCTIONS = "import time\n\n\ndef nap(*inputs):\n    time.sleep(1.0)\n    return 1\n"
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-renderer-backgrounding"]
 
 
 def main() -> None:
