@@ -31,14 +31,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cascade", type=float, default=0, help="seconds of a cascade")
     parser.add_argument("--tasks", type=int, default=100, help="tasks per run")
     parser.add_argument("--driver-backend", default="local", help="backend of the killed drivers")
+    parser.add_argument("--first", type=int, default=0, help="number of the first run, to go on")
     args = parser.parse_args(arguments)
     tallies = {
-        name: kill_workers(name, getattr(args, name), args.tasks, _tell)
+        name: kill_workers(name, getattr(args, name), args.tasks, _tell, args.first)
         for name in ("local", "dask", "ray")
         if getattr(args, name)
     }
     if args.driver:
-        tallies["driver"] = kill_drivers(args.driver, args.tasks, _tell, args.driver_backend)
+        tallies["driver"] = kill_drivers(
+            args.driver, args.tasks, _tell, args.driver_backend, args.first
+        )
     if args.service:
         tallies["service"] = attack_service(args.service, _tell)
     soak = soak_service(args.soak, _tell) if args.soak else None

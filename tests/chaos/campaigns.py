@@ -60,7 +60,7 @@ class Tally:
             self.wrong.append(f"{about}: {processes} processes and {files} files in memory left")
 
 
-def kill_workers(name: str, runs: int, tasks: int, progress: Progress) -> Tally:
+def kill_workers(name: str, runs: int, tasks: int, progress: Progress, first: int = 0) -> Tally:
     """Kill the workers of a backend at any moment, also while they start.
 
     In one of five runs on Ray, an agent of its head is killed first: Ray ends itself then.
@@ -68,8 +68,8 @@ def kill_workers(name: str, runs: int, tasks: int, progress: Progress) -> Tally:
     tally = Tally()
     before = memory(os.getpid())
     resource_tracker.ensure_running()  # a process of this one, not of a run
-    for seed in range(runs):
-        about = f"{name} {seed + 1}/{runs}"
+    for seed in range(first, first + runs):
+        about = f"{name} {seed + 1}/{first + runs}"
         token = secrets.token_hex(8)
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -138,12 +138,14 @@ print(json.dumps([trace.value, wrong]))
 """
 
 
-def kill_drivers(runs: int, tasks: int, progress: Progress, backend: str = "local") -> Tally:
+def kill_drivers(
+    runs: int, tasks: int, progress: Progress, backend: str = "local", first: int = 0
+) -> Tally:
     """Kill the driver at any moment, resume the run, and look for tasks that ran again."""
     tally = Tally()
-    rng = random.Random(1)
-    for seed in range(runs):
-        about = f"driver {seed + 1}/{runs}"
+    for seed in range(first, first + runs):
+        rng = random.Random(seed)
+        about = f"driver {seed + 1}/{first + runs}"
         begin = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             outcome = _one_driver(Path(folder), tasks, seed, rng, tally, about, backend)
