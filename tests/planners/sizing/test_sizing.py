@@ -59,22 +59,16 @@ def agree(workflow):
     assert whole.complete
     assert whole.planned + whole.excluded == whole.clusters == len(points) == 35
     np.testing.assert_allclose([(r.seconds, r.cost) for r in whole.front], front_of(points))
-    slowest, fastest = max(points)[0], min(points)[0]
-    for deadline in np.linspace(0.9 * fastest, 1.1 * slowest, 5):
-        answer = weft.size(workflow, catalogue, deadline=float(deadline))
-        able = [cost for seconds, cost in points if seconds <= deadline]
-        assert (answer.best is None) == (not able)
-        if answer.best is not None:
-            assert answer.best.cost == pytest.approx(min(able))
-            assert answer.bound <= answer.best.cost * (1 + 1e-9)
-    costs = [cost for _, cost in points]
-    for budget in np.linspace(0.9 * min(costs), 1.1 * max(costs), 5):
-        answer = weft.size(workflow, catalogue, budget=float(budget))
-        able = [seconds for seconds, cost in points if cost <= budget]
-        assert (answer.best is None) == (not able)
-        if answer.best is not None:
-            assert answer.best.seconds == pytest.approx(min(able))
-            assert answer.bound <= answer.best.seconds * (1 + 1e-9)
+    for limit, limited, wanted in (("deadline", 0, 1), ("budget", 1, 0)):
+        known = [point[limited] for point in points]
+        for most in np.linspace(0.9 * min(known), 1.1 * max(known), 5):
+            answer = weft.size(workflow, catalogue, **{limit: float(most)})
+            able = [point[wanted] for point in points if point[limited] <= most]
+            assert (answer.best is None) == (not able)
+            if answer.best is not None:
+                found = (answer.best.seconds, answer.best.cost)[wanted]
+                assert found == pytest.approx(min(able))
+                assert answer.bound <= found * (1 + 1e-9)
     return whole
 
 
