@@ -106,7 +106,8 @@ class RayPipeline:
         import ray
         from ray import serve
 
-        ray.init(num_cpus=16, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        options = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+        ray.init("local", num_cpus=16, **options)
         cluster = what.description().stream.problem.cluster
         units = list(zip(cluster.names, cluster.batch.tolist(), strict=True))
         claims = tempfile.mkdtemp()

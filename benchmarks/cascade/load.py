@@ -54,7 +54,7 @@ OPEN = 64
 """Requests that are open at once when the capacity is measured."""
 THREADS, RAY, TUNED, FIFO = "thread pool", "ray serve", "weft tuned", "fifo"
 WARM = 50
-COUNTS = {"emulated": 3000, "shapes": 500}
+COUNTS = {"emulated": 3000, "shapes": 300}
 """Payloads; they are used again and again."""
 FIGURES = ("mean", "p95", "p99", "throughput", "in_time")
 

@@ -110,7 +110,8 @@ def main() -> None:
     parser.add_argument("--realtime", action="store_true", help="priority over other processes")
     parser.add_argument("--write", type=Path, help="set the table of this file of docs/results")
     args = parser.parse_args()
-    ray.init(num_cpus=8, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    options = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+    ray.init("local", num_cpus=8, **options)
     rate = args.load * sum(1 / seconds for seconds in SECONDS)
     due = np.cumsum(np.random.default_rng(3).exponential(1 / rate, int(rate * args.seconds)))
     unlike = np.random.default_rng(4).lognormal(-0.5, 1.0, len(due))
