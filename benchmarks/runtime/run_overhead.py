@@ -32,8 +32,8 @@ def nothing(*_: object) -> None:
     return None
 
 
-def independent(n: int) -> weft.Workflow:
-    return weft.Workflow(name="independent", work=np.full(n, 1e-4), src=[], dst=[], data=[])
+def independent(n: int, seconds: float = 1e-4) -> weft.Workflow:
+    return weft.Workflow(name="independent", work=np.full(n, seconds), src=[], dst=[], data=[])
 
 
 def chain(n: int) -> weft.Workflow:
@@ -46,7 +46,7 @@ def chain(n: int) -> weft.Workflow:
     )
 
 
-def layered(n: int) -> weft.Workflow:
+def layered(n: int, seconds: float = 1e-4) -> weft.Workflow:
     width = 20
     t = np.arange(width, n)
     below = t - width - t % width + (t * 7) % width  # any task of the layer before
@@ -54,7 +54,7 @@ def layered(n: int) -> weft.Workflow:
     pairs = np.unique(np.stack([src, dst], 1), axis=0)
     return weft.Workflow(
         name="layers of 20",
-        work=np.full(n, 1e-4),
+        work=np.full(n, seconds),
         src=pairs[:, 0],
         dst=pairs[:, 1],
         data=np.zeros(len(pairs)),

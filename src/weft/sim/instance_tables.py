@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from weft.model import Problem, Workflow
 from weft.model.columns import IntArray
@@ -50,23 +53,36 @@ def add_to(table: list[Sequence[T]], row: int, entry: T) -> None:
         table[row] = [entry]
 
 
-class OutgoingEdges(NamedTuple):
-    """Edges by number in flat lists; those of task t are ``begin[t]`` to ``begin[t + 1] - 1``."""
+def small_numbers(column: IntArray) -> Sequence[int]:
+    """Return numbers in 4 bytes each: a list takes up to 40, and numpy is slow one by one.
 
-    begin: list[int]
-    child: list[int]
-    choice: list[int]
-    branch: list[int]
+    Examples
+    --------
+    >>> small_numbers(np.array([3, 70_000]))[1]
+    70000
+    """
+    numbers = array("i")
+    numbers.frombytes(np.ascontiguousarray(column, np.int32).tobytes())
+    return numbers
+
+
+class OutgoingEdges(NamedTuple):
+    """Edges by number in flat columns; those of task t are ``begin[t]`` to ``begin[t + 1] - 1``."""
+
+    begin: Sequence[int]
+    child: Sequence[int]
+    choice: Sequence[int]
+    branch: Sequence[int]
 
     @staticmethod
     def of(workflow: Workflow) -> OutgoingEdges:
         """Lay out the edges of a workflow, which are sorted by their source."""
         choices = workflow.choices
         return OutgoingEdges(
-            workflow.succ_ptr.tolist(),
-            workflow.dst.tolist(),
-            choices.edge_choice.tolist(),
-            choices.edge_branch.tolist(),
+            small_numbers(workflow.succ_ptr),
+            small_numbers(workflow.dst),
+            small_numbers(choices.edge_choice),
+            small_numbers(choices.edge_branch),
         )
 
     def taken(self, edge: int, outcome: IntArray, first: int) -> bool:

@@ -197,22 +197,24 @@ class Lifecycle(LifecycleState):
     def trace(self, scenario: Scenario, policy: str) -> Trace:
         """The executions so far, as a trace."""
         rows = self.executions
-        instance = np.array([x.instance for x in rows], np.int64)
-        device = np.array([x.device for x in rows], np.int64)
-        finish = np.array([x.finish for x in rows], np.float64)
-        status = np.array([x.status for x in rows], np.int64)
-        copy = np.array([x.copy for x in rows], bool)
+        instance = rows.column("instance").astype(np.int64)
+        device = rows.column("device").astype(np.int64)
+        finish = rows.column("finish")
+        status = rows.column("status").astype(np.int64)
+        copy = rows.column("copy").astype(bool)
+        first = self.workload.first_instance
+        job = np.searchsorted(first, instance, side="right") - 1
         return Trace(
             workload=self.workload,
             scenario=scenario,
-            job=np.array([self.place[x.instance][0] for x in rows], np.int64),
-            task=np.array([self.place[x.instance][1] for x in rows], np.int64),
+            job=job,
+            task=instance - first[job],
             device=device,
-            decided=np.array([x.decided for x in rows], np.float64),
-            start=np.array([x.start for x in rows], np.float64),
+            decided=rows.column("decided"),
+            start=rows.column("start"),
             finish=finish,
             status=status,
-            batch=np.array([x.batch for x in rows], np.int64),
+            batch=rows.column("batch").astype(np.int64),
             copy=beside_originals(instance, status, device, finish, copy),
             job_finish=np.array(self.job_finish, np.float64),
             eager=self.eager,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from weft.errors import WeftError
 
@@ -45,8 +46,11 @@ AFTER: dict[State, tuple[State, ...]] = {
 """States that may follow each state. LOST -> COMMITTED: a plan is kept, its row runs again."""
 
 
-MOST_PAIRS = 10_000
-"""Notes that are remembered, to be stored once: notes of failures are all different."""
+FORGOTTEN = 100_000
+"""Lines of stories that ended, from which on their memory is used again."""
+
+NONE = -1
+"""The line before the first one of a story."""
 
 
 class Chapter(NamedTuple):
@@ -82,35 +86,57 @@ class Stories:
         self.names = names
         """Every instance in words."""
         self.state = [State.WAITING] * len(names)
-        self._lines: dict[int, list[Any]] = {}
-        """Instance -> time, (state, note), time, (state, note), ...; millions must be small."""
-        self._pairs: dict[tuple[State, str], tuple[State, str]] = {}
-        """Each state with its note once."""
+        self._last = array("i", [NONE]) * len(names)
+        """Instance -> the last line of its story. Millions of stories must be small."""
+        self._before, self._time, self._pair = array("i"), array("d"), array("i")
+        """Line -> the line before it of the same story, its time, and its state and note."""
+        self._pairs: list[tuple[State, str]] = []
+        self._number: dict[tuple[State, str], int] = {}
+        """Each state with its note once, and its number."""
+        self._forgotten = 0
 
     def reset(self, rows: slice) -> None:
         """Begin other stories in place of these rows, or add them at the end."""
+        for instance in range(rows.start, min(rows.stop, len(self._last))):
+            self._forgotten += len(self.of(instance))
         self.state[rows] = [State.WAITING] * (rows.stop - rows.start)
-        for instance in range(rows.start, rows.stop):
-            self._lines.pop(instance, None)
+        self._last[rows] = array("i", [NONE]) * (rows.stop - rows.start)
+        if self._forgotten > max(FORGOTTEN, len(self._time) // 2):
+            self._compact()
 
     def of(self, instance: int) -> tuple[Chapter, ...]:
         """All that happened to an instance; empty while it waits for its job."""
-        lines = self._lines.get(instance, [])
-        return tuple(Chapter(t, *pair) for t, pair in zip(lines[::2], lines[1::2], strict=True))
+        chapters, line = [], self._last[instance]
+        while line != NONE:
+            chapters.append(Chapter(self._time[line], *self._pairs[self._pair[line]]))
+            line = self._before[line]
+        return tuple(reversed(chapters))
 
     def note(self, instance: int, now: float, text: str) -> None:
         """Write a line without a change of state: a copy that runs beside the original."""
         pair = (self.state[instance], text)
-        known = self._pairs.get(pair)
-        if known is None:
-            if len(self._pairs) >= MOST_PAIRS:
-                self._pairs.clear()
-            known = self._pairs[pair] = pair
-        lines = self._lines.get(instance)
-        if lines is None:
-            self._lines[instance] = [now, known]
-        else:
-            lines += (now, known)
+        number = self._number.get(pair)
+        if number is None:
+            number = self._number[pair] = len(self._pairs)
+            self._pairs.append(pair)
+        self._before.append(self._last[instance])
+        self._last[instance] = len(self._time)
+        self._time.append(now)
+        self._pair.append(number)
+
+    def _compact(self) -> None:
+        """Keep only the lines of present stories, and their notes."""
+        told = [self.of(instance) for instance in range(len(self._last))]
+        self._last = array("i", [NONE]) * len(told)
+        self._before, self._time, self._pair = array("i"), array("d"), array("i")
+        self._pairs, self._number, self._forgotten = [], {}, 0
+        now = self.state
+        self.state = list(now)
+        for instance, chapters in enumerate(told):
+            for chapter in chapters:
+                self.state[instance] = chapter.state
+                self.note(instance, chapter.time, chapter.note)
+        self.state = now
 
     def move(self, instance: int, state: State, now: float, note: str = "") -> None:
         """Change the state, or raise `ImpossibleTransition`."""

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,11 +15,11 @@ import pytest
 
 import weft
 from tests.support import run_functions as f
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 from tests.support.workflows import chain, fan
 from weft.runtime import DaskBackend, LocalBackend, LocalDevice, RunOptions, TaskFailed
 from weft.runtime.backends.calls import MAX_KILLED_STARTS, MAX_STARTS
-from weft.runtime.backends.dask.workers import SILENCE, WorkerRegistry
+from weft.runtime.backends.dask.workers import SILENCE, WorkerRegistry, join_present
 from weft.runtime.backends.descendants import descendants
 from weft.runtime.backends.local.device import local_devices
 
@@ -68,6 +69,7 @@ def test_children_of_a_task_that_is_killed_end_with_it(way, tmp_path):
 
 SCRIPT = """
 import sys
+import threading
 sys.path.insert(0, {root!r})
 import weft
 from tests.support import run_functions as f
@@ -207,3 +209,25 @@ def test_a_number_of_devices_that_cannot_be_is_refused_at_once():
     for number in (0, -1, 10**9, 10**5000, -(10**5000)):  # some have too many digits for a name
         with pytest.raises(weft.InvalidInput, match="devices; at least one is needed, and a "):
             local_devices(number)
+
+
+# -- handshakes ---------------------------------------------------------------
+
+
+def test_a_worker_that_dies_during_the_handshake_is_not_waited_for():
+    answers = threading.Event()
+    here = ["alive", "dead"]
+    greetings = {
+        threading.Thread(target=answers.wait, daemon=True): "alive",
+        threading.Thread(target=threading.Event().wait, daemon=True): "dead",
+    }
+    for thread in greetings:
+        thread.start()
+
+    def present():
+        here.remove("dead") if "dead" in here else answers.set()
+        return list(here)
+
+    join_present(greetings, present, limit=PATIENCE)
+    assert answers.is_set()  # it waited for the answer of the other one
+    assert [thread.is_alive() for thread in greetings] == [False, True]

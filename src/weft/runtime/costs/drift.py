@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf, log
 from statistics import median
@@ -78,7 +79,7 @@ class DriftDetector:
         for (kind, device), logs in self._recent.items():
             ratio[kind, device] = float(np.median(logs))
         factor = np.exp(filled(ratio))
-        problems = [_times(p, factor[self._kinds[t]]) for t, p in enumerate(self.workload.problems)]
+        problems = [_times(p, factor, self._kinds[t]) for t, p in enumerate(self.workload.problems)]
         return replace(self.workload, problems=tuple(problems))
 
 
@@ -110,13 +111,19 @@ def filled(logs: FloatArray) -> FloatArray:
     return np.where(known, logs, kind[:, None] + device)
 
 
-def _times(problem: Problem, factor: FloatArray) -> Problem:
-    seconds = problem.durations()
-    scaled = np.where(np.isfinite(seconds), seconds, np.inf) * factor
+def _times(problem: Problem, factor: FloatArray, kind: Sequence[int]) -> Problem:
+    """Return the problem with durations times a factor of each kind and device.
+
+    A row of costs for each row and kind that occur together: a matrix of all tasks and devices
+    would take more memory than the rest of a run.
+    """
+    pairs, row = np.unique(
+        problem.row * len(factor) + np.array(kind, np.int64), return_inverse=True
+    )
     return Problem(
         problem.workflow,
         problem.cluster,
-        frozen(np.ones(problem.n)),
-        frozen(np.arange(problem.n)),
-        frozen(scaled),
+        problem.work,
+        frozen(row.astype(np.int64).reshape(-1)),
+        frozen(problem.pace[pairs // len(factor)] * factor[pairs % len(factor)]),
     )

@@ -6,12 +6,13 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
+from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
 
 from weft.errors import InvalidInput
-from weft.model import Problem, Schedule, Topology, Workflow
+from weft.model import Problem, Schedule, Topology
 from weft.model.columns import IntArray
 from weft.planners import Planner
 from weft.planners.contention import independent
@@ -19,8 +20,8 @@ from weft.planners.packing import pool_of_devices
 from weft.planners.planner import solve
 from weft.planners.replays import Replays, moved_tasks, replayed
 from weft.runtime.deciders.backfill import next_start
+from weft.runtime.deciders.remaining import remaining_problem
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.sim.device_state import Group
 from weft.sim.story import POOL, State
 from weft.sim.view import Decision
 
@@ -32,6 +33,9 @@ MOST_REPLAYED = 5_000
 
 REPLAN_SECONDS = 1.0
 """Time limit of a search during a run, while devices may wait."""
+
+PLANNING_SHARE = 0.05
+"""Largest share of a run in which new plans are made for better estimates or more devices."""
 
 REFINED_SHARE = 0.05
 """Seconds for which a plan on shared links is improved, as a share of its makespan."""
@@ -106,6 +110,14 @@ class PlanDecider:
         """Instance -> its place in the plan and its device, where tasks wait for capacities."""
         self._new: list[int] = []
         self._stale = False
+        self._unseen = False
+        """Something changed since the last decision."""
+        self._again = -inf
+        """When the next plan is due that can wait."""
+        self._looked = (-inf, -1, 0)
+        """Time and executions at the last decision, and its device: those before it have no room.
+
+        Decisions of a moment change nothing for other devices."""
 
     @property
     def predicted(self) -> float:
@@ -117,20 +129,26 @@ class PlanDecider:
         self._new.append(job)
 
     def changed(self, life: LiveLifecycle, now: float) -> None:
-        """Plan again at the next decision."""
-        self._stale = True
+        """Plan again at the next decision, or once planning has taken little of the run."""
+        self._stale = self._unseen = True
 
     def decide(self, life: LiveLifecycle, now: float) -> Decision | None:
         """Return the next planned task of a device that has room, if the task is ready."""
-        if self._stale and (self.replan or self._strays(life)):
+        time, executions, first = self._looked
+        if self._unseen or self._new or (time, executions) != (now, life.executions.total):
+            first = 0
+        if self._stale and self._due(life, now):
+            begin, first = perf_counter(), 0
             self._plan_the_rest(life, now)
+            self._stale = False
+            if not life.modelled:
+                self._again = now + (perf_counter() - begin) / PLANNING_SHARE
         elif self._new:
             self._plan_new_jobs(life)
-        self._stale = False
         if life.contended:
             return next_start(life, self._turn, self._pool, now)
-        for device, queue in enumerate(self._queues):
-            machine = life.machines[device]
+        for device in range(first, len(self._queues)):
+            queue, machine = self._queues[device], life.machines[device]
             while queue and life.stories.state[queue[0]] not in OPEN:
                 queue.popleft()
             room = (
@@ -143,7 +161,10 @@ class PlanDecider:
                 and life.stories.state[queue[0]] in POOL
                 and queue[0] not in life.held
             ):
+                self._looked = (now, life.executions.total, device)
+                self._turn.pop(queue[0])
                 return Decision(queue.popleft(), device)
+        self._looked = (-inf, -1, 0)
         return None
 
     @property
@@ -174,6 +195,20 @@ class PlanDecider:
         return _in_order(schedule, rest.problem, rest.instances), schedule.makespan
 
     # -- planning -----------------------------------------------------------
+
+    def _due(self, life: LiveLifecycle, now: float) -> bool:
+        """Return whether to plan again: tasks have no device that is up, or it can wait no more."""
+        unseen, self._unseen = self._unseen, False
+        if unseen and (self._strays(life) or (self.replan and self._waiting_for_lost(life))):
+            return True
+        self._stale = self.replan
+        return self.replan and now >= self._again
+
+    def _waiting_for_lost(self, life: LiveLifecycle) -> bool:
+        return any(
+            machine.pace == inf and bool(queue)
+            for queue, machine in zip(self._queues, life.machines, strict=False)
+        )
 
     def _plan_new_jobs(self, life: LiveLifecycle) -> None:
         jobs, self._new = self._new, []
@@ -245,9 +280,7 @@ class PlanDecider:
 
     def _strays(self, life: LiveLifecycle) -> bool:
         """Return whether an instance is ready that no queue holds: lost, or after back-off."""
-        if life.contended:
-            return any(i not in self._turn for i in life.ready)
-        return any(not any(i in queue for queue in self._queues) for i in life.ready)
+        return any(i not in self._turn for i in life.ready)
 
 
 class ReplayDecider:
@@ -317,86 +350,3 @@ def _in_order(schedule: Schedule, problem: Problem, instances: list[int]) -> lis
         for task, device, copy in _rows(schedule, problem)
         if not copy and task < len(instances)
     ]
-
-
-def remaining_problem(life: LiveLifecycle, instances: list[int], now: float) -> Problem:
-    """Return the uncommitted instances as a problem, with stubs for commitments and results.
-
-    The commitments of a device are a chain of stubs pinned to it, each with its expected seconds
-    and what it takes of the capacities of its node; the stub of a result takes no time. Devices
-    that are down run nothing, except tasks that only they can run.
-    """
-    cluster = life.workload.cluster
-    number = {i: k for k, i in enumerate(instances)}
-    pace = np.array([m.pace for m in life.machines])
-    rows = [_durations(life, i, pace) for i in instances]
-    needs = [_amounts(life, [i]) for i in instances]
-    src, dst, data = [], [], []
-
-    def pinned(device: int, seconds: float, members: Sequence[int] = ()) -> int:
-        rows.append(np.full(cluster.p, np.nan))
-        needs.append(_amounts(life, members))
-        rows[-1][device] = seconds
-        return len(rows) - 1
-
-    for device in range(cluster.p):
-        for k, (group, seconds) in enumerate(_committed(life, device, now)):
-            number.update(dict.fromkeys(group.members, pinned(device, seconds, group.members)))
-            if k:
-                src.append(len(rows) - 2)
-                dst.append(len(rows) - 1)
-                data.append(0.0)
-    for i in instances:
-        job, task = life.place[i]
-        w, first = life.problem(i).workflow, int(life.workload.first_instance[job])
-        for e in w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]].tolist():
-            parent = first + int(w.src[e])
-            if parent not in number:
-                if not life.results[parent]:
-                    continue  # held or skipped: it has no result
-                number[parent] = pinned(life.results[parent][0][0], 0.0)
-            src.append(number[parent])
-            dst.append(number[i])
-            data.append(float(w.data[e]))
-    matrix = np.array(rows)
-    columns = {name: matrix[:, d] for d, name in enumerate(cluster.names)}
-    left = Workflow(
-        name="what is left",
-        work=np.zeros(len(rows)),
-        src=np.array(src, np.int64),
-        dst=np.array(dst, np.int64),
-        data=np.array(data, float),
-        durations=columns,
-        needs={name: np.array(needs)[:, c] for c, name in enumerate(cluster.capacity)},
-    )
-    return Problem.bind(left, cluster)
-
-
-def _committed(life: LiveLifecycle, device: int, now: float) -> list[tuple[Group, float]]:
-    """Return the committed groups of a device and their expected seconds from now."""
-    machine = life.machines[device]
-    if machine.pace == inf:
-        return []
-    running = (
-        [(machine.running, max(machine.running.expected - now, 0.0))]
-        if machine.running is not None
-        else []
-    )
-    return [*running, *((group, life.expected(group.members, device)) for group in machine.queue)]
-
-
-def _amounts(life: LiveLifecycle, members: Sequence[int]) -> np.ndarray:
-    """Return what a group takes of each capacity of its node."""
-    total = np.zeros(len(life.workload.cluster.capacity))
-    for i in members:
-        total = total + life.problem(i).needs[life.place[i][1]]
-    return total
-
-
-def _durations(life: LiveLifecycle, instance: int, pace: np.ndarray) -> np.ndarray:
-    """Return seconds per device, NaN where it cannot run; if nowhere, as if all were up."""
-    task = life.place[instance][1]
-    seconds = np.array([life.problem(instance).duration(task, d) for d in range(len(pace))])
-    seconds[np.isinf(seconds)] = np.nan
-    up = np.where(np.isfinite(pace), seconds * np.where(np.isfinite(pace), pace, 1.0), np.nan)
-    return seconds if bool(np.isnan(up).all()) else up

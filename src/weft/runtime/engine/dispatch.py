@@ -64,6 +64,12 @@ class Dispatch:
 
     # -- sending ------------------------------------------------------------
 
+    @property
+    def independent(self) -> bool:
+        """Whether a device can be sent more only after an event or a decision of its own."""
+        life = self.life
+        return not (life.modelled or life.planned or life.contended or self.reservations)
+
     def fill(self, device: int, now: float) -> None:
         """Send a device the groups it has room for, or set the time of its next check."""
         machine, sent = self.life.machines[device], self.sent[device]

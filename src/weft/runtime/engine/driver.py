@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from time import perf_counter
 from typing import Protocol
 
 import numpy as np
@@ -39,6 +40,9 @@ from weft.runtime.options import RunOptions
 from weft.runtime.service.budgets import Reservations
 from weft.sim.device_state import Group
 from weft.sim.view import Block
+
+CORRECTING_SHARE = 0.02
+"""Largest share of a run in which estimates are corrected."""
 
 INTAKE_SECONDS = 0.02
 """Seconds between two checks of the intake for more jobs."""
@@ -103,6 +107,10 @@ class Driver:
         """Devices that the driver ended to cancel an order; no task is to blame for their loss."""
         self._early: list[int] = []
         """Jobs that arrived before `run`: those of a resumed run."""
+        self._correct_again = -inf
+        """When estimates may be corrected again."""
+        self._disturbed = True
+        """Something failed, came or was cancelled: any device may have room for more."""
 
     @property
     def replaced(self) -> str:
@@ -228,10 +236,19 @@ class Driver:
             self.decider.current.arrived(self.life, job, self.now)
         if self.instances.retries.held:
             self._releases()
-        for device in self._devices:
+        for device in self._with_room(events):
             self.dispatch.fill(device, self.now)
         if self.life.ready:
             self._decisions()
+
+    def _with_room(self, events: list[Event]) -> Iterable[int]:
+        """Return the devices that may be sent more, by number."""
+        if self._disturbed or not self.dispatch.independent:
+            self._disturbed = False
+            return self._devices
+        due = {event.device for event in events}
+        due.update(d for d, at in enumerate(self.dispatch.wakes) if at <= self.now)
+        return sorted(due)
 
     def _jobs_left(self) -> bool:
         if self.intake is not None:
@@ -272,6 +289,7 @@ class Driver:
             self._done(group, event, finish, outcomes)
         else:
             members = list(group.members)
+            self._disturbed = True
             self.dispatch.settle(group, event.finish - event.start, self.now)
             self.life.lose(device, finish, event.text)
             for i in members:
@@ -286,13 +304,19 @@ class Driver:
         for observer in self.observers:
             observer.finished(self.life, group, event, outcomes)
         self._forget(self.instances.unreferenced(group.members))
-        if self.drift is not None and self.drift.finished(
-            group.members[0], device, finish - group.start, expected
+        if (
+            self.drift is not None
+            and self.drift.finished(group.members[0], device, finish - group.start, expected)
+            and self.now >= self._correct_again
         ):
+            begin = perf_counter()
             self.life.estimate(self.drift.corrected())
             self._changed()
+            if not self.life.modelled:
+                self._correct_again = self.now + (perf_counter() - begin) / CORRECTING_SHARE
 
     def _lost(self, event: DeviceLost) -> None:
+        self._disturbed = True
         device = event.device
         sent = self.dispatch.take_all(device)
         self.changes.append((self._noticed(event.time), device, inf))
@@ -319,6 +343,7 @@ class Driver:
         self._changed()
 
     def _added(self, event: DeviceAdded) -> None:
+        self._disturbed = True
         if event.device >= len(self._devices) and not self._grow(event.device):
             return
         down = self.life.machines[event.device].pace == inf
@@ -371,6 +396,7 @@ class Driver:
         return due
 
     def _releases(self) -> None:
+        self._disturbed = True
         due = self.instances.retries.released(self.now)
         for i in due:
             self.life.release(i)
@@ -438,6 +464,7 @@ class Driver:
 
     def _cancel_strays(self) -> None:
         """Cancel every order whose group is no longer on its device."""
+        self._disturbed = True
         for device, sent, ran in self.dispatch.strays():
             self.dispatch.release(sent, device)
             if ran and not self.life.modelled:

@@ -91,6 +91,8 @@ class Instances:
                 self._readers[parent] -= 1
                 if not self._readers[parent] and parent not in self.wanted:
                     dropped.append(parent)
+            if not self.life.modelled:  # without copies, nothing reads them again
+                self.life.inputs[i] = ()
         return dropped
 
     # -- timers of jobs -----------------------------------------------------

@@ -13,7 +13,7 @@ from weft.model import Problem, Workflow, Workload
 from weft.model.columns import IntArray, frozen
 from weft.sim.cache import KindCache
 from weft.sim.device_state import Group, Machine
-from weft.sim.instance_tables import OutgoingEdges
+from weft.sim.instance_tables import OutgoingEdges, small_numbers
 from weft.sim.lifecycle import Lifecycle
 from weft.sim.story import OVER, POOL, State
 from weft.sim.view import View
@@ -287,9 +287,11 @@ class LiveLifecycle(Lifecycle):
     def choices_of(self, instance: int) -> list[int]:
         """Return the choices of an instance; most workflows have none."""
         job, task = self.place[instance]
+        owners = self._problems[job].workflow.choices.task
+        if not len(owners):
+            return []
         known = self._choices.get((self._template[job], task))
         if known is None:
-            owners = self.problem(instance).workflow.choices.task
             known = self._choices[self._template[job], task] = np.flatnonzero(
                 owners == task
             ).tolist()
@@ -409,6 +411,6 @@ class LiveLifecycle(Lifecycle):
             del self._present[bisect_left(self._present, job)]
 
 
-def _parents(workflow: Workflow) -> tuple[list[int], list[int]]:
+def _parents(workflow: Workflow) -> tuple[Sequence[int], Sequence[int]]:
     """Return the source task of each incoming edge by task, and where each task's begin."""
-    return workflow.src[workflow.pred_edge].tolist(), workflow.pred_ptr.tolist()
+    return small_numbers(workflow.src[workflow.pred_edge]), small_numbers(workflow.pred_ptr)

@@ -210,9 +210,12 @@ class WorkerRegistry:
                     f"the Dask worker '{missing[0].name}' did not start within {START_LIMIT:g} s"
                 )
             time.sleep(0.05)
-        greetings = [self.handshake(site) for site in self.sites if site.id not in dead]
-        for thread in greetings:
-            thread.join(OTHERS_START_LIMIT if self.local is None else START_LIMIT)
+        greetings = {self.handshake(site): site.id for site in self.sites if site.id not in dead}
+        join_present(
+            greetings,
+            lambda: [facts["id"] for facts in self.client.run_on_scheduler(remote.list_workers)],
+            OTHERS_START_LIMIT if self.local is None else START_LIMIT,
+        )
         return [self.join(facts) for facts in new]
 
     def settle(self, facts: remote.Facts, here: Container[str] = ()) -> WorkerSite | None:
@@ -389,3 +392,18 @@ class WorkerRegistry:
         # Processes of one machine share a clock; smaller differences are round-trip noise.
         clock = 0.0 if abs(offset) <= spread else offset
         inbox.put({"word": "ready", "site": site, "id": name, "pid": pid, "offset": clock})
+
+
+def join_present(
+    greetings: Mapping[threading.Thread, str], present: Callable[[], Container[str]], limit: float
+) -> None:
+    """Wait for handshakes with workers, by id, but not with workers that are gone meanwhile.
+
+    Dask takes half a minute to see that nothing answers at the address of a dead worker.
+    """
+    deadline = time.perf_counter() + limit
+    waiting = dict(greetings)
+    while waiting and time.perf_counter() < deadline:
+        next(iter(waiting)).join(TICK)
+        here = present() if any(thread.is_alive() for thread in waiting) else ()
+        waiting = {t: name for t, name in waiting.items() if t.is_alive() and name in here}
