@@ -58,12 +58,12 @@ class Execution(NamedTuple):
     copy: bool
 
 
-class Executions(Sequence[Execution]):
+class ExecutionColumns(Sequence[Execution]):
     """Executions in columns: a row takes 48 bytes, and millions of them are a trace at once.
 
     Examples
     --------
-    >>> rows = Executions()
+    >>> rows = ExecutionColumns()
     >>> rows.append(Execution(3, 0, 0.0, 1.0, 2.5, 0, 7, False))
     >>> len(rows), rows[0].finish, [row.batch for row in rows[-1:]], rows.column("start").tolist()
     (1, 2.5, [7], [1.0])

@@ -11,7 +11,7 @@ import numpy as np
 from weft.model import Problem, Workload
 from weft.model.columns import FloatArray
 from weft.sim.cache import KindCache
-from weft.sim.device_state import Executions, Machine
+from weft.sim.device_state import ExecutionColumns, Machine
 from weft.sim.instance_tables import InstanceNames, OutgoingEdges
 from weft.sim.room import Room
 from weft.sim.story import POOL, State, Stories
@@ -53,7 +53,7 @@ class LifecycleState:
         self._edges = [OutgoingEdges.of(problem.workflow) for problem in workload.problems]
         self.ready: list[int] = []
         """Instances that may be committed, by number."""
-        self.executions = Executions()
+        self.executions = ExecutionColumns()
         self.results: list[Sequence[tuple[int, float]]] = [()] * len(self.place)
         """Where and when an instance was finished: the places its data can be read from."""
         self.started = np.full(len(self.place), nan)
