@@ -149,14 +149,17 @@ class HybridPolicy:
         if not able.any():
             return best
         total = np.where(np.isfinite(seconds), seconds, 0.0).sum(axis=0)
-        free = np.maximum(view.free_at, view.now)
-        for alike in np.unique(self._alike[able]).tolist():
-            mine = np.flatnonzero((self._alike == alike) & able)
-            first = int(mine[0])
-            ready = float(free[mine].mean() + (total[first] - own[first]) / len(mine))
-            if ready + own[first] < best:
-                begin = max(ready, view.arrival(instance, first))
-                best = min(best, begin + float(own[first]))
+        devices = np.flatnonzero(able)
+        free = np.maximum(view.free_at, view.now)[devices]
+        _, begin, of = np.unique(self._alike[devices], return_index=True, return_inverse=True)
+        first, count = devices[begin], np.bincount(of)
+        ready = np.bincount(of, free) / count + (total[first] - own[first]) / count
+        ends = ready + own[first]
+        for k in np.argsort(ends).tolist():
+            if ends[k] >= best:  # inputs can only delay it further
+                break
+            came = max(float(ready[k]), view.arrival(instance, int(first[k])))
+            best = min(best, came + float(own[first[k]]))
         return best
 
     def _seconds(self, view: View) -> FloatArray:
