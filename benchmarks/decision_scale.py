@@ -5,8 +5,7 @@
 First, a session with 2,000 ready tasks of 100 jobs on 128 devices: one task at a time ends, and
 `decide` answers. Then the simulation of one workflow of 10,000 tasks on 32 devices. All times are
 processor time of one thread, after a small run that loads the kernels. With names of policies, it
-prints their rows and writes nothing. At last, what a window costs: makespans of policies that plan
-at every event, with smaller and larger windows and with none, on workflows of 500 tasks.
+prints their rows and writes nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +22,12 @@ import weft
 from weft.errors import Unsupported
 from weft.experiments.harness import describe_machine, page_table
 from weft.generators import generate_problem, random_cluster
-from weft.policies.load import load_policy
-from weft.policies.replanning.policy import ReplanningPolicy
-from weft.policies.replanning.portfolio import UNLIMITED, WINDOW
 
 FILE = Path(__file__).parent.parent / "docs" / "results" / "decisions.json"
 WIDTH, STEPS = 23, 40
 """Ready tasks per job, and timed decisions."""
 LIMIT = 2e-3
 """Seconds of one decision."""
-WINDOWED, CASES = ("portfolio", "search-replanning"), 6
-"""Policies with a window, and cases on which windows are compared."""
 
 
 def wide_problem(cluster: weft.Cluster) -> weft.Problem:
@@ -68,31 +61,6 @@ def simulated(policy: str, tasks: int, devices: int = 32) -> tuple[float, float]
     begin = time.thread_time()
     trace = weft.simulate(problem, policy)
     return time.thread_time() - begin, float(trace.makespan)
-
-
-def windowed(policy: str, window: int, seed: int) -> float:
-    """Return the makespan of a policy that plans so many tasks (on 16 devices) at every event."""
-    made = load_policy(policy)
-    assert isinstance(made, ReplanningPolicy)
-    made.options = replace(made.options, window=window)
-    problem = generate_problem(
-        "layered", random_cluster(devices=8, seed=seed), seed=seed, tasks=500, ccr=1.0
-    )
-    return float(weft.simulate(problem, made, noise=0.3, seed=seed).makespan)
-
-
-def window_rows() -> list[list[Any]]:
-    """Return the geometric mean of makespans over those with the usual window, per policy."""
-    rows: list[list[Any]] = []
-    for name in WINDOWED:
-        usual = np.log([windowed(name, WINDOW, seed) for seed in range(CASES)])
-        for window in (WINDOW // 4, WINDOW // 2, 2 * WINDOW, UNLIMITED):
-            change = np.log([windowed(name, window, seed) for seed in range(CASES)]) - usual
-            error = float(change.std(ddof=1) / np.sqrt(CASES))
-            shown = "none" if window == UNLIMITED else f"{window}"
-            rows.append([f"`{name}`", shown, 100 * float(change.mean()), 100 * error])
-            print(*rows[-1], flush=True)
-    return rows
 
 
 def workflow_policies() -> list[str]:
@@ -134,13 +102,7 @@ def main() -> None:
         "measured_with": "python benchmarks/decision_scale.py",
         "provenance": "written by that script",
         "machine": describe_machine(),
-        "tables": {
-            "scale": page_table(columns | more, rows),
-            "windows": page_table(
-                {"policy": None, "window": None, "makespan (%)": 1, "standard error": 1},
-                window_rows(),
-            ),
-        },
+        "tables": {"scale": page_table(columns | more, rows)},
     }
     FILE.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
