@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import dataclass
+from math import inf
+from typing import Annotated, Literal
 
 import numpy as np
 import pytest
 
 from weft.errors import InvalidInput
 from weft.learn.cma import SeparableCma
-from weft.learn.settings import require
+from weft.learn.settings import Bound, Count, InstanceSettings, Positive, Settings
 
 
 @pytest.mark.parametrize("guarded", [False, True])
@@ -40,10 +42,30 @@ def test_bad_options_are_refused(population, spread):
         SeparableCma(np.zeros(2), spread, population=population, rng=np.random.default_rng(0))
 
 
-def test_settings_are_named_in_messages():
-    settings = SimpleNamespace(noun="PPO", epochs=1, rate=0.5, steps=0, horizon=float("nan"))
-    require(settings, positive=("rate",), at_least_one=("epochs",))
-    with pytest.raises(InvalidInput, match="PPO: steps is 0; it must be 1 or more"):
-        require(settings, at_least_one=("epochs", "steps"))
-    with pytest.raises(InvalidInput, match="PPO: horizon is nan; it must be above 0"):
-        require(settings, positive=("rate", "horizon"))
+@dataclass(frozen=True)
+class PlaySettings(Settings, noun="play"):
+    steps: Count = 1
+    rate: Positive = 0.5
+    share: Annotated[float, Bound(0, 1)] = 0.5
+    base: Literal["network", "index"] = "index"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("steps", 0, "play: steps is 0; it must be 1 or more"),
+        ("steps", inf, "play: steps is inf; it must be 1 or more"),
+        ("rate", float("nan"), "play: rate is nan; it must be above 0"),
+        ("share", 1.5, r"play: share is 1.5; it must be within \[0, 1\]"),
+        ("base", "plan", "play: base is 'plan'; it must be 'network' or 'index'"),
+    ],
+)
+def test_settings_out_of_bounds_are_refused_by_name(name, value, message):
+    assert PlaySettings().noun == "play"
+    with pytest.raises(InvalidInput, match=message):
+        PlaySettings(**{name: value})
+
+
+def test_settings_of_instances_draw_one_at_least():
+    with pytest.raises(InvalidInput, match="raise alone or streams"):
+        InstanceSettings(alone=0, streams=0)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.learn.replay_memory import Episode, ReplayMemory, make_episode
-from weft.learn.settings import TrainingRecord, require
+from weft.learn.settings import Count, Settings, TrainingRecord
 from weft.learn.value_networks import ValueNetworks
 from weft.model.columns import FloatArray, IntArray
 from weft.policies.two_stage.q_network import Numbers
@@ -32,7 +32,7 @@ STAGES = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class DqnSettings:
+class DqnSettings(Settings):
     """Settings of the training.
 
     Parameters
@@ -55,31 +55,26 @@ class DqnSettings:
     """
 
     seconds: float = 1500.0
-    episodes: int = 20_000
-    hidden: int = 32
+    episodes: Count = 20_000
+    hidden: Count = 32
     rate: float = 3e-4
-    batch: int = 128
+    batch: Count = 128
     updates: int = 16
     follow: tuple[float, float] = (0.8, 0.6)
     explore: tuple[float, float] = (0.1, 0.05)
-    steps: int = 64
+    steps: Count = 64
     discount: float = 1.0
     temperature: float = 0.0
     imitate: float = 0.0
     lead: float = 0.05
-    memory: int = 40_000
-    candidates: int = 24
-    target: int = 500
+    memory: Count = 40_000
+    candidates: Count = 24
+    target: Count = 500
     alpha: float = 0.6
     beta: float = 0.4
     dueling: bool = True
-    every: int = 250
+    every: Count = 250
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse values out of range."""
-        counts = ("episodes", "hidden", "batch", "steps", "memory", "candidates", "target", "every")
-        require(self, at_least_one=counts)
 
 
 class Exploration(NamedTuple):

@@ -14,14 +14,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import ClassVar, Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from weft.errors import InvalidInput
-from weft.learn.settings import Progress, require, silent
+from weft.learn.settings import Bound, Count, Positive, Progress, Settings, silent
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.policies.conditional.networks import CLIP, Numbers
 from weft.rng import generator
@@ -66,7 +65,7 @@ class VectorEnv(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PpoSettings:
+class PpoSettings(Settings, noun="PPO"):
     """Training settings.
 
     Attributes
@@ -81,29 +80,21 @@ class PpoSettings:
     evaluations : number of equally spaced evaluations; the best network is kept
     """
 
-    noun: ClassVar[str] = "PPO"
-    samples: int = 5_000_000
+    samples: Count = 5_000_000
     imitation: int = 0
     warm_up: int = 0
-    rollout: int = 64
-    epochs: int = 4
-    minibatch: int = 4096
+    rollout: Count = 64
+    epochs: Count = 4
+    minibatch: Count = 4096
     hidden: tuple[int, ...] = (64, 64)
-    horizon: float = 500.0
-    trace: float = 0.95
+    horizon: Positive = 500.0
+    trace: Annotated[float, Bound(0, 1)] = 0.95
     clip: float = 0.2
     learning_rate: tuple[float, float] = (2e-3, 1e-5)
     entropy: tuple[float, float] = (5e-3, 0.0)
     value_weight: float = 0.5
     gradient_norm: float = 0.5
     evaluations: int = 20
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        counts = ("samples", "rollout", "epochs", "minibatch")
-        require(self, positive=("horizon",), at_least_one=counts)
-        if not 0 <= self.trace <= 1:
-            raise InvalidInput(f"PPO: trace is {self.trace}; it must be within [0, 1]")
 
 
 @dataclass

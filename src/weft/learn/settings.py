@@ -1,10 +1,21 @@
-"""Checks of training settings, records of trainings, and the type of progress callbacks."""
+"""Training settings and their bounds, records of trainings, and the type of progress callbacks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import asdict
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from math import inf
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from weft.errors import InvalidInput
 
@@ -43,24 +54,76 @@ class TrainingRecord:
         }
 
 
-def require(
-    settings: object, *, positive: Iterable[str] = (), at_least_one: Iterable[str] = ()
-) -> None:
-    """Refuse fields that are not above 0 (`positive`), or below 1 (`at_least_one`).
+class Bound(NamedTuple):
+    """Limits of a number in settings: `low`, which is excluded if `above`, and `high`."""
 
-    Messages begin with the class attribute `noun` of the settings, or with the class name.
+    low: float
+    high: float = inf
+    above: bool = False
+
+    def __contains__(self, value: object) -> bool:
+        assert isinstance(value, int | float)
+        if self.above:
+            return self.low < value <= self.high
+        return self.low <= value <= self.high and value < inf
+
+    def __str__(self) -> str:
+        if self.high < inf:
+            return f"within [{self.low:g}, {self.high:g}]"
+        return f"above {self.low:g}" if self.above else f"{self.low:g} or more"
+
+
+Count = Annotated[int, Bound(1)]
+"""A number of things, 1 or more."""
+Population = Annotated[int, Bound(4)]
+"""Candidates per generation of an evolution strategy."""
+Positive = Annotated[float, Bound(0, above=True)]
+"""A number above 0."""
+
+
+class Settings:
+    """Settings of a training whose values are checked against the bounds of their types.
+
+    Messages begin with `noun`, or with the name of the class.
 
     Examples
     --------
-    >>> from types import SimpleNamespace
-    >>> require(SimpleNamespace(noun="PPO", epochs=0), at_least_one=("epochs",))
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class PpoSettings(Settings, noun="PPO"):
+    ...     epochs: Count = 4
+    >>> PpoSettings(epochs=0)
     Traceback (most recent call last):
     weft.errors.InvalidInput: PPO: epochs is 0; it must be 1 or more
     """
-    noun = getattr(settings, "noun", type(settings).__name__)
-    for name in at_least_one:
-        if not getattr(settings, name) >= 1:
-            raise InvalidInput(f"{noun}: {name} is {getattr(settings, name)}; it must be 1 or more")
-    for name in positive:
-        if not getattr(settings, name) > 0:
-            raise InvalidInput(f"{noun}: {name} is {getattr(settings, name)}; it must be above 0")
+
+    noun: ClassVar[str]
+
+    def __init_subclass__(cls, *, noun: str | None = None) -> None:
+        cls.noun = noun or cls.__name__
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of bounds, and words that are not among the known ones."""
+        for name, kind in get_type_hints(type(self), include_extras=True).items():
+            value = getattr(self, name)
+            if get_origin(kind) is Literal and value not in get_args(kind):
+                words = " or ".join(f"'{word}'" for word in get_args(kind))
+                raise InvalidInput(f"{self.noun}: {name} is '{value}'; it must be {words}")
+            for bound in getattr(kind, "__metadata__", ()):
+                if value not in bound:
+                    raise InvalidInput(f"{self.noun}: {name} is {value}; it must be {bound}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceSettings(Settings):
+    """Settings with drawn instances: `alone` of single workflows, and `streams` of streams."""
+
+    alone: int
+    streams: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range, and settings that draw no instance."""
+        super().__post_init__()
+        if self.alone + self.streams < 1:
+            raise InvalidInput("training needs at least one instance; raise alone or streams")

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from weft.learn.settings import require
+from weft.learn.settings import Count, Positive, Settings
 from weft.policies.two_stage.q_network import ARRAYS, Numbers
 
 
@@ -52,7 +52,7 @@ def _columns(net: nn.Module) -> tuple[Tensor, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitSettings:
+class FitSettings(Settings):
     """AdamW with a learning rate that falls to 0 along a cosine.
 
     Parameters
@@ -62,15 +62,11 @@ class FitSettings:
     rate, decay : first learning rate, and decay of the weights
     """
 
-    hidden: int = 32
-    epochs: int = 60
-    rate: float = 2e-3
+    hidden: Count = 32
+    epochs: Count = 60
+    rate: Positive = 2e-3
     decay: float = 1e-4
-    batch: int = 256
-
-    def __post_init__(self) -> None:
-        """Refuse values out of range."""
-        require(self, positive=("rate",), at_least_one=("hidden", "epochs", "batch"))
+    batch: Count = 256
 
 
 def fit_network(

@@ -11,13 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from weft.errors import InvalidInput, UnknownName
 from weft.learn.cma import SeparableCma
-from weft.learn.settings import Progress, require, silent
+from weft.learn.settings import Count, Population, Positive, Progress, Settings, silent
 from weft.model.columns import FloatArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import watched_task, with_first
@@ -39,7 +38,7 @@ VALIDATION = 10_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndexSettings:
+class IndexSettings(Settings, noun="index tuning"):
     """Settings of the tuning.
 
     Parameters
@@ -53,27 +52,20 @@ class IndexSettings:
     objective : one of `OBJECTIVES`
     """
 
-    noun: ClassVar[str] = "index tuning"
     probabilities: tuple[float, ...] | None = tuple(i / 10 for i in range(11))
-    generations: int = 300
-    population: int = 24
-    sigma: float = 0.3
-    draws: int = 2
-    jobs: int = 2000
-    every: int = 10
-    validation: int = 4
+    generations: Count = 300
+    population: Population = 24
+    sigma: Positive = 0.3
+    draws: Count = 2
+    jobs: Count = 2000
+    every: Count = 10
+    validation: Count = 4
     objective: str = "completion"
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check the values."""
-        require(
-            self,
-            positive=("sigma",),
-            at_least_one=("generations", "draws", "jobs", "every", "validation"),
-        )
-        if self.population < 4:
-            raise InvalidInput(f"index tuning: population is {self.population}; it must be above 3")
+        """Refuse values out of range, and a choice without a probability."""
+        super().__post_init__()
         if self.probabilities == ():
             raise InvalidInput("index tuning: probabilities is empty; give one or more, or None")
         if self.objective not in OBJECTIVES:

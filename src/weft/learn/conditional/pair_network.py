@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from math import inf
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from weft.errors import InvalidInput
 from weft.generators.conditional_streams import random_conditional_stream
 from weft.learn.cma import SeparableCma
 from weft.learn.conditional.scores import missed, power_mean
-from weft.learn.settings import Progress, require, silent
+from weft.learn.settings import Bound, Count, Population, Positive, Progress, Settings, silent
 from weft.model.columns import FloatArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import WINDOW
@@ -38,7 +38,7 @@ SHIFT = 40.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairSettings:
+class PairSettings(Settings, noun="pair network"):
     """Settings of the tuning.
 
     Parameters
@@ -55,35 +55,23 @@ class PairSettings:
         (jobs after it); see `weft.sim.vector.batch.REWARDS`
     """
 
-    noun: ClassVar[str] = "pair network"
-    generations: int = 200
-    population: int = 24
-    sigma: float = 0.2
-    streams: int = 12
-    jobs: int = 200
-    hidden: int = 0
-    every: int = 10
-    validation: int = 60
-    norm: float = 1.0
+    generations: Count = 200
+    population: Population = 24
+    sigma: Positive = 0.2
+    streams: Count = 12
+    jobs: Count = 200
+    hidden: Annotated[int, Bound(0)] = 0
+    every: Count = 10
+    validation: Count = 60
+    norm: Annotated[float, Bound(1)] = 1.0
     goal: str = "completion"
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check the values."""
-        require(
-            self,
-            positive=("sigma",),
-            at_least_one=("generations", "streams", "jobs", "every", "validation"),
-        )
-        if self.population < 4 or self.hidden < 0:
-            raise InvalidInput(
-                f"pair network: population is {self.population} and hidden {self.hidden}; they "
-                "must be 4 or more, and 0 or more"
-            )
+        """Refuse values out of range, and an unknown goal."""
+        super().__post_init__()
         if self.goal not in REWARDS:
             raise InvalidInput(f"goal is '{self.goal}'; it must be one of {', '.join(REWARDS)}")
-        if not 1.0 <= self.norm < inf:
-            raise InvalidInput(f"pair network: norm is {self.norm}; it must be 1 or more")
 
     @property
     def jobs_per_generation(self) -> int:

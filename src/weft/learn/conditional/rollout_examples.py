@@ -9,13 +9,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from weft.errors import InvalidInput
 from weft.learn.conditional.index import first_weights
-from weft.learn.settings import require
+from weft.learn.settings import Bound, Count, Settings
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import options_of, watched_task, with_first
@@ -53,7 +52,7 @@ SKIPPED_JOBS = 50
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImitationSettings:
+class ImitationSettings(Settings, noun="rollout imitation"):
     """Training settings.
 
     Parameters
@@ -70,31 +69,18 @@ class ImitationSettings:
         Empty: as they are
     """
 
-    noun: ClassVar[str] = "rollout imitation"
-    rounds: int = 3
-    steps: int = 70_000
-    jobs: int = 1200
-    futures: int = 16
-    ahead: int = 6
-    epochs: int = 16
+    rounds: Count = 3
+    steps: Count = 70_000
+    jobs: Annotated[int, Bound(SKIPPED_JOBS + 1)] = 1200
+    futures: Annotated[int, Bound(2)] = 16
+    ahead: Count = 6
+    epochs: Count = 16
     rate: float = 1e-3
-    batch: int = 2048
+    batch: Count = 2048
     validation: int = 4
     base: Literal["network", "index"] = "index"
     hidden: tuple[int, ...] = ()
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        require(self, at_least_one=("rounds", "steps", "ahead", "epochs", "batch"))
-        if self.base not in {"network", "index"}:
-            raise InvalidInput(
-                f"{self.noun}: base is '{self.base}'; it must be 'network' or 'index'"
-            )
-        for name, least in (("jobs", SKIPPED_JOBS + 1), ("futures", 2)):
-            if getattr(self, name) < least:
-                value = getattr(self, name)
-                raise InvalidInput(f"{self.noun}: {name} is {value}; it must be {least} or more")
 
 
 class RolloutExamples(NamedTuple):

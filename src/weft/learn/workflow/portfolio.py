@@ -16,13 +16,12 @@ from typing import ClassVar
 import numpy as np
 
 from weft.generators import Instance, draw_instance
-from weft.learn.settings import TrainingRecord, require
+from weft.learn.settings import Count, InstanceSettings, TrainingRecord
 from weft.learn.workflow.tuned_list import (
     clip_ratio,
     copy_sim,
     draw_instances,
     log_completion,
-    require_instances,
     start_sim,
 )
 from weft.model.columns import FloatArray
@@ -63,7 +62,7 @@ LEADS, CCRS, LOADS = 9_000_000, (0.1, 1.0, 5.0), (0.8, 0.95)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PortfolioSearch:
+class PortfolioSearch(InstanceSettings):
     """Settings of the choice.
 
     Parameters
@@ -75,19 +74,13 @@ class PortfolioSearch:
         wait to compare predictions
     """
 
-    size: int = 8
+    size: Count = 8
     pool: int = 40
     alone: int = 30
     streams: int = 2
-    finals: int = 3
-    finalists: int = 8
+    finals: Count = 3
+    finalists: Count = 8
     leads: int = 24
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse values out of range."""
-        require(self, at_least_one=("size", "finals", "finalists"))
-        require_instances(self.alone + self.streams)
 
 
 @dataclass

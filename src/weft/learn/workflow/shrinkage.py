@@ -23,7 +23,7 @@ from weft.generators.families.distribution import (
     FamilyCase,
     draw_case,
 )
-from weft.learn.settings import TrainingRecord, require
+from weft.learn.settings import Count, Settings, TrainingRecord
 from weft.learn.value_networks import FitSettings, ValueNetworks, fit_network
 from weft.model.columns import FloatArray
 from weft.policies.replanning.portfolio import (
@@ -59,7 +59,7 @@ SMALL = FitSettings(hidden=16, epochs=80, rate=3e-3, batch=128)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShrinkageSettings:
+class ShrinkageSettings(Settings):
     """Settings of the training.
 
     Parameters
@@ -69,15 +69,11 @@ class ShrinkageSettings:
     fit : of the networks
     """
 
-    cases: int = 900
-    validation: int = 300
-    stops: int = 6
+    cases: Count = 900
+    validation: Count = 300
+    stops: Count = 6
     fit: FitSettings = SMALL
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse values out of range."""
-        require(self, at_least_one=("cases", "validation", "stops"))
 
 
 class SpreadSamples(NamedTuple):

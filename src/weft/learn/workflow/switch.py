@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from weft.generators import Instance, draw_instance
-from weft.learn.settings import TrainingRecord, require
+from weft.learn.settings import Count, InstanceSettings, TrainingRecord
 from weft.learn.value_networks import FitSettings, ValueNetworks, fit_network
 from weft.learn.workflow.tuned_list import (
     ALONE,
@@ -34,7 +34,6 @@ from weft.learn.workflow.tuned_list import (
     clip_ratio,
     copy_sim,
     log_completion,
-    require_instances,
     start_sim,
 )
 from weft.model.columns import FloatArray
@@ -64,7 +63,7 @@ LARGEST_VALUE = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchSettings:
+class SwitchSettings(InstanceSettings):
     """Settings of the training.
 
     Parameters
@@ -76,20 +75,13 @@ class SwitchSettings:
     processes : worker processes; results do not depend on it
     """
 
-    rounds: int = 3
+    rounds: Count = 3
     alone: int = 1500
     streams: int = 100
-    stops: int = 6
+    stops: Count = 6
     fit: FitSettings = field(default_factory=FitSettings)
-    validation: int = 240
-    processes: int = 2
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse values out of range."""
-        names = ("rounds", "stops", "validation", "processes")
-        require(self, at_least_one=names)
-        require_instances(self.alone + self.streams)
+    validation: Count = 240
+    processes: Count = 2
 
 
 class Switch(NamedTuple):

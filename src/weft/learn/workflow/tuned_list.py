@@ -16,10 +16,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from weft.errors import InvalidInput
 from weft.generators import Instance, draw_instance
 from weft.learn.cma import SeparableCma
-from weft.learn.settings import TrainingRecord, require
+from weft.learn.settings import Count, InstanceSettings, TrainingRecord
 from weft.model.columns import FloatArray
 from weft.policies.replanning.portfolio import (
     UNLIMITED,
@@ -50,7 +49,7 @@ VALIDATION = 10_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class TuningSettings:
+class TuningSettings(InstanceSettings):
     """Settings of the tuning.
 
     Parameters
@@ -62,24 +61,12 @@ class TuningSettings:
     """
 
     seconds: float = 900.0
-    generations: int = 400
+    generations: Count = 400
     population: int = 14
     alone: int = 30
     streams: int = 3
-    every: int = 10
-    validation: int = 6
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse values out of range."""
-        require(self, at_least_one=("generations", "every", "validation"))
-        require_instances(self.alone + self.streams)
-
-
-def require_instances(count: int) -> None:
-    """Refuse settings that draw no instance."""
-    if count < 1:
-        raise InvalidInput("training needs at least one instance; raise alone or streams")
+    every: Count = 10
+    validation: Count = 6
 
 
 @dataclass

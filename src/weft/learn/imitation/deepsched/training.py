@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from weft.learn.imitation.deepsched.data import problem_stream
 from weft.learn.imitation.deepsched.examples import RankExample, example_batches
-from weft.learn.settings import Progress, require, silent
+from weft.learn.settings import Count, Positive, Progress, Settings, silent
 from weft.model import Problem
 from weft.planners.imitation.deepsched.features import PAIR_FEATURES, TASK_FEATURES
 from weft.planners.imitation.deepsched.network import HEADS, DeepNetwork, network_of
@@ -98,7 +98,7 @@ def net_of(network: DeepNetwork) -> DeepNet:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeepSchedSettings:
+class DeepSchedSettings(Settings, noun="deepsched"):
     """Training settings.
 
     Attributes
@@ -109,19 +109,13 @@ class DeepSchedSettings:
     validate : batches between validations
     """
 
-    noun: ClassVar[str] = "deepsched"
-    batches: int = 650
-    learning_rate: float = 1e-2
+    batches: Count = 650
+    learning_rate: Positive = 1e-2
     times: float = 10.0
-    wide: int = 32
-    hidden: int = 16
-    validate: int = 100
-    largest: int = 2000
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        counts = ("batches", "wide", "hidden", "validate", "largest")
-        require(self, positive=("learning_rate",), at_least_one=counts)
+    wide: Count = 32
+    hidden: Count = 16
+    validate: Count = 100
+    largest: Count = 2000
 
 
 @dataclass
