@@ -112,6 +112,16 @@ def add_planner(parser: argparse.ArgumentParser) -> None:
     add_seed(parser)
 
 
+def planning(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the values of `add_planner` as options of a function that plans."""
+    return {key: getattr(args, key) for key in ("planner", "seconds", "seed")}
+
+
+def add_names(parser: argparse.ArgumentParser, name: str, text: str, *, many: str) -> None:
+    """Add the names ("*" or "+" of them) of what a verb is about."""
+    parser.add_argument(name, nargs=many, metavar=name.removesuffix("s").upper(), help=text)
+
+
 def add_seconds(parser: argparse.ArgumentParser, default: float | None = None) -> None:
     """Add --seconds, the time limit of a plan."""
     text = "time limit of each plan in seconds, for planners that search"
@@ -175,7 +185,8 @@ def add_seed(parser: argparse.ArgumentParser) -> None:
 
 
 def add_uncertainty(parser: argparse.ArgumentParser) -> None:
-    """Add the options of drawn scenarios."""
+    """Add the options of drawn scenarios, and --seed."""
+    add_seed(parser)
     group = parser.add_argument_group("uncertainty")
     text = "sigma of log-normal duration factors, no unit"
     add_option(group, "--noise", number(least=0), "S", text, default=0.0)
@@ -190,7 +201,7 @@ def add_uncertainty(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def uncertainty(args: argparse.Namespace) -> dict[str, float]:
+def uncertainty(args: argparse.Namespace) -> dict[str, Any]:
     """Return the values of `add_uncertainty` as options of `Scenario.draw`."""
     return {key: getattr(args, key) for key in ("noise", "bias", "slowdowns", "failures")}
 

@@ -10,7 +10,6 @@ from weft.cli.arguments import (
     add_option,
     add_problems,
     add_seconds,
-    add_seed,
     add_uncertainty,
     names,
     read_problem,
@@ -39,7 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     aims = "makespan, mean, p95 or p99 completion, or deadline"
     add_option(parser, "--objective", str, "NAME", aims, default="makespan")
     add_uncertainty(parser)
-    add_seed(parser)
     add_option(parser, "--report", Path, "HTML", "a page with the table, DAGs and Gantt charts")
 
 

@@ -6,7 +6,7 @@ import argparse
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_flag, add_option, add_stream, number, whole
+from weft.cli.arguments import add_flag, add_names, add_option, add_stream, number, whole
 
 if TYPE_CHECKING:
     from weft.model.columns import FloatArray
@@ -24,12 +24,8 @@ EXAMPLE = """  weft evaluate conditional-pi4 fifo mru depth-first
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument(
-        "policy",
-        nargs="+",
-        metavar="POLICY",
-        help="a policy by name (see: weft list policies) or file",
-    )
+    text = "a policy by name (see: weft list policies) or file"
+    add_names(parser, "policy", text, many="+")
     add_stream(parser)
     text = "of the first branch of the watched choice (default: 0, 0.1, ..., 1)"
     add_option(parser, "--probabilities", _probabilities, "P,P", text)

@@ -10,10 +10,10 @@ from weft.cli.arguments import (
     add_flag,
     add_option,
     add_problems,
-    add_seed,
     add_uncertainty,
     number,
     read_problem,
+    uncertainty,
     whole,
 )
 from weft.cli.plan import add_outputs, written
@@ -56,7 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     share = number(least=0, most=1)
     add_option(parser, "--cancellations", share, "P", "share of jobs cancelled", default=0.0)
     add_flag(parser, "--lazy", "data moves when its consumer is placed, not when it is produced")
-    add_seed(parser)
     add_outputs(parser, "trace")
 
 
@@ -165,10 +164,7 @@ def _simulated(args: argparse.Namespace) -> Trace:
         args.policy,
         seed=args.seed,
         eager=not args.lazy,
-        noise=args.noise,
-        bias=args.bias,
-        slowdowns=args.slowdowns,
-        failures=args.failures,
+        **uncertainty(args),
         cancellations=args.cancellations,
     )
 

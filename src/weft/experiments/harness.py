@@ -16,11 +16,11 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import weft
 from weft.report.figures import Series, line_figure
-from weft.report.page import Figure
+from weft.report.page import Figure, Section, write_report
 
 Unit = TypeVar("Unit")
 Progress = Callable[[list[Any]], Iterable[Any]]
@@ -203,11 +203,23 @@ def finish(
     return results
 
 
-def footer(name: str, results: Mapping[str, Any], amount: str = "") -> str:
-    """Return the last line of a report: command, amount of work, time and processor."""
-    mode = "quick" if results["quick"] else "full"
-    where = f"{results['seconds']:.0f} s on {results['machine']['processor']}."
-    return f"weft reproduce {name} ({mode}): {amount}{where}"
+class ExperimentPage(NamedTuple):
+    """The page of an experiment: the name of the experiment, the title and the question."""
+
+    experiment: str
+    title: str
+    question: str
+
+    def write(
+        self, path: Path, results: Mapping[str, Any], sections: Sequence[Section], amount: str = ""
+    ) -> Path:
+        """Write the page; its last line has the command, the amount of work, time and processor."""
+        mode = "quick" if results["quick"] else "full"
+        where = f"{results['seconds']:.0f} s on {results['machine']['processor']}."
+        footer = f"weft reproduce {self.experiment} ({mode}): {amount}{where}"
+        return write_report(
+            path, title=self.title, lead=self.question, sections=sections, footer=footer
+        )
 
 
 def line(

@@ -6,6 +6,7 @@ The compiled kernel must agree with it to the last bit.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from math import inf
 from typing import Any
 
@@ -63,24 +64,21 @@ def simulate_reference(
     ).run()
 
 
+@dataclass(eq=False)
 class Simulation:
     """One workload in one scenario: the clock that drives a `Lifecycle`."""
 
-    def __init__(
-        self,
-        life: Lifecycle,
-        scenario: Scenario,
-        name: str,
-        *,
-        decide: Decide | None = None,
-        plans: list[list[tuple[int, int, bool]]] | None = None,
-    ) -> None:
-        self.life = life
-        self.scenario = scenario
-        self.name = name
-        self.decide = decide
-        self.plans = plans
-        self.workload = life.workload
+    life: Lifecycle
+    scenario: Scenario
+    name: str
+    _: KW_ONLY
+    decide: Decide | None = None
+    plans: list[list[tuple[int, int, bool]]] | None = None
+
+    def __post_init__(self) -> None:
+        """Set the clock to 0."""
+        scenario = self.scenario
+        self.workload = self.life.workload
         self.devices = range(self.workload.cluster.p)
         self.now = 0.0
         self.ends = [inf for _ in self.devices]

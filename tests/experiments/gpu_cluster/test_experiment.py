@@ -21,6 +21,7 @@ from weft.experiments.gpu_cluster.runs import (
     Evaluator,
     ExperimentPlan,
     Point,
+    Seeds,
     as_arrays,
     draw,
     points,
@@ -42,13 +43,9 @@ TINY = dataclasses.replace(
     loads=(0.8,),
     devices=(2,),
     uniform=(20,),
-    seeds=2,
-    static_seeds=4,
-    job_seeds=2,
-    stream_seeds=2,
+    seeds=Seeds(axis=2, static=4, jobs=2, streams=2, transfer=2),
     stream_jobs=3,
     stream_tasks=(15, 20),
-    transfer_seeds=2,
     structures=("cholesky", "tpch_spark"),
     tuned=("cholesky",),
     tuning_seconds=1.0,
@@ -89,7 +86,7 @@ def test_points_pair_seeds_and_leave_out_who_does_not_belong() -> None:
         assert min(map(len, seeds.values())) >= 30
         assert {ccr for _, ccr in seeds} == ({1.0} if axis == "jobs" else {0.1, 1.0, 5.0})
     assert {
-        p.conditions for p in made if p.axis == "tasks" and p.seed >= FIRST_SEED + FULL.seeds
+        p.conditions for p in made if p.axis == "tasks" and p.seed >= FIRST_SEED + FULL.seeds.axis
     } == {("static",)}
 
 

@@ -25,7 +25,7 @@ from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import JOB_HERE
 from weft.sim.vector.batch import StepBatch, StepOptions
 from weft.sim.vector.state import sim_of, state_of
-from weft.sim.vector.step import act, proceed
+from weft.sim.vector.step import act
 
 WEIGHTS = load_index().weights
 AHEAD = 20
@@ -37,8 +37,7 @@ def run_index(tables, weights, actions, steps):
     sim, state, cost = sim_of(tables, 0), state_of(tables, 0), 0.0
     for _ in range(steps):
         choose_one(sim, state, INDEX, weights, actions)
-        act(sim, state, actions)
-        answer = proceed(sim, state)
+        answer = act(sim, state, actions)
         cost += state.counters[0].cost
         if answer != MOMENT:
             break
@@ -51,8 +50,7 @@ def run_network(tables, proposer, actions):
     sim, state, cost, answer = sim_of(tables, 0), state_of(tables, 0), 0.0, MOMENT
     while answer == MOMENT:
         propose(sim, state, proposer, actions)
-        act(sim, state, actions)
-        answer = proceed(sim, state)
+        answer = act(sim, state, actions)
         cost += state.counters[0].cost
     return cost
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from weft.cli.arguments import add_file, add_flag, add_option, add_planner, number
+from weft.cli.arguments import add_file, add_flag, add_option, add_planner, number, planning
 
 SUMMARY = "choose machines to rent: cheapest for a deadline, fastest for a budget"
 EXAMPLE = """\
@@ -50,9 +50,7 @@ def run(args: argparse.Namespace) -> None:
         problem,
         deadline=args.deadline,
         budget=args.budget,
-        planner=args.planner,
-        seconds=args.seconds,
-        seed=args.seed,
+        **planning(args),
         whole_nodes=args.whole_nodes,
         progress=lambda clusters: progress(clusters, what="clusters"),
     )

@@ -6,7 +6,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.cli.arguments import add_flag, add_option, add_planner, add_problems, number, read_problem
+from weft.cli.arguments import (
+    add_flag,
+    add_option,
+    add_planner,
+    add_problems,
+    number,
+    planning,
+    read_problem,
+)
 
 if TYPE_CHECKING:
     from weft.model import Problem
@@ -77,9 +85,7 @@ def run(args: argparse.Namespace) -> None:
         _tornado(problem, args)
         return
     with notice("planning with and without the changes"):
-        answer = whatif(
-            problem, args.changes, planner=args.planner, seconds=args.seconds, seed=args.seed
-        )
+        answer = whatif(problem, args.changes, **planning(args))
     if args.json:
         emit(answer.as_dict())
     else:
@@ -106,10 +112,8 @@ def _tornado(problem: Problem, args: argparse.Namespace) -> None:
 
     found = tornado(
         problem,
-        planner=args.planner,
         share=args.share,
-        seconds=args.seconds,
-        seed=args.seed,
+        **planning(args),
         progress=lambda pairs: progress(pairs, total=len(pairs), what="what if"),
     )
     show_answer(args, found.as_dict(), tornado_text(found), lambda path: save_tornado(found, path))

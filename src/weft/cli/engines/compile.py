@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from weft.cli.arguments import add_names
 from weft.errors import InvalidInput, UnknownName
 from weft.registry import closest
 
@@ -29,12 +30,8 @@ LEFT_OUT = {"exact", "deepsched"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument(
-        "names",
-        nargs="*",
-        metavar="NAME",
-        help="a planner or policy (default: all of them; see: weft list)",
-    )
+    text = "a planner or policy (default: all of them; see: weft list)"
+    add_names(parser, "names", text, many="*")
     parser.add_argument(
         "--into", type=Path, metavar="DIR", help="a new or empty folder, as wheels of weft hold it"
     )

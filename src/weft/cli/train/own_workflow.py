@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from weft.cli.arguments import (
     add_option,
     add_problems,
-    add_seed,
     add_uncertainty,
     number,
     read_problem,
@@ -47,7 +46,6 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         parser, "--seconds", number(least=0), "S", "processor time, in seconds", default=60.0
     )
     add_uncertainty(parser)
-    add_seed(parser)
     add_out(parser)
 
 

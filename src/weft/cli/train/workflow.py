@@ -65,6 +65,22 @@ def _bundled_weights(name: str) -> Any:
     return read_model(find_model(name)).settings["weights"]
 
 
+def _network_model(name: str, about: str, found: Any, **settings: Any) -> Model:
+    """Return a trained network that reads the plans of `portfolio`, as a model to be written."""
+    from weft.policies.replanning.trained import replanning_model
+
+    return replanning_model(
+        name,
+        about,
+        _bundled_weights("portfolio"),
+        affinity=True,
+        arrays=found.arrays,
+        training=found.record(),
+        margin=found.margin,
+        **settings,
+    )
+
+
 def _train_portfolio(args: argparse.Namespace) -> None:
     from weft.learn.workflow.portfolio import PortfolioSearch, search_portfolio
     from weft.policies.replanning.trained import replanning_model
@@ -92,7 +108,7 @@ def _train_portfolio(args: argparse.Namespace) -> None:
 def _train_switch(args: argparse.Namespace) -> None:
     from weft.learn.workflow.switch import SwitchSettings, train_switch
     from weft.policies.policy import bundled_policy
-    from weft.policies.replanning.trained import SWITCH, replanning_model
+    from weft.policies.replanning.trained import SWITCH
 
     portfolio: Any = bundled_policy("portfolio")
 
@@ -102,16 +118,8 @@ def _train_switch(args: argparse.Namespace) -> None:
             SwitchSettings(seed=seed),
             progress=lambda row: bar.show(row["round"], row["score"]),
         )
-        model = replanning_model(
-            "replan-switch",
-            "A network chooses whether to keep a plan or to plan as `portfolio` does.",
-            _bundled_weights("portfolio"),
-            kind=SWITCH,
-            affinity=True,
-            arrays=found.arrays,
-            training=found.record(),
-            margin=found.margin,
-        )
+        summary = "A network chooses whether to keep a plan or to plan as `portfolio` does."
+        model = _network_model("replan-switch", summary, found, kind=SWITCH)
         return Outcome(found.score, found.seconds, _saved(model))
 
     train_seeds(
@@ -144,24 +152,15 @@ def _train_dqn(args: argparse.Namespace) -> None:
         train_two_stage,
     )
     from weft.policies.policy import bundled_policy
-    from weft.policies.replanning.trained import TWO_STAGE, replanning_model
+    from weft.policies.replanning.trained import TWO_STAGE
 
     need_torch()
     portfolio: Any = bundled_policy("portfolio")
     reward = dict(DOCUMENT if args.reward == "document" else OURS)
 
     def model_of(found: TrainedDqn) -> Model:
-        return replanning_model(
-            "dqn",
-            "Q-networks choose a ready task, then a device; they read the plans of `portfolio`.",
-            _bundled_weights("portfolio"),
-            kind=TWO_STAGE,
-            affinity=True,
-            arrays=found.arrays,
-            training=found.record(),
-            margin=found.margin,
-            copies=True,
-        )
+        summary = "Q-networks choose a ready task, then a device; they read `portfolio`'s plans."
+        return _network_model("dqn", summary, found, kind=TWO_STAGE, copies=True)
 
     def train(seed: int, bar: Bar) -> Outcome:
         found = train_two_stage(

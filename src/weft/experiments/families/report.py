@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from weft.experiments.families.contenders import BASELINE, CHOSEN, REFERENCE
-from weft.experiments.harness import footer
-from weft.report.page import Section, Table, Text, write_report
+from weft.experiments.harness import ExperimentPage
+from weft.report.page import Section, Table, Text
 from weft.report.palette import colors_by_name
 from weft.report.tables import Column, Columns
 
+INTERVAL: Columns = [Column(key, places=3) for key in ("ratio", "low", "high")]
 TARGET_COLUMNS: Columns = [
     "condition",
     "cases",
     "over",
-    Column("ratio", places=3),
-    Column("low", places=3),
-    Column("high", places=3),
+    *INTERVAL,
     Column("target", places=2),
     "reached",
     Column("best_rule", "best hand-made rule"),
@@ -28,22 +27,13 @@ TARGET_COLUMNS: Columns = [
     Column("clear", "clear of 1"),
     Column("clairvoyant", places=3),
 ]
-NETWORK_COLUMNS: Columns = [
-    "condition",
-    "cases",
-    Column("ratio", "network over constants", places=3),
-    Column("low", places=3),
-    Column("high", places=3),
-    Column("earned", "below 1"),
-]
+NETWORK_COLUMNS: Columns = ["condition", "cases", *INTERVAL, Column("earned", "below 1")]
 RATIO_COLUMNS: Columns = [
     "condition",
     "contender",
     "kind",
     "cases",
-    Column("ratio", places=3),
-    Column("low", places=3),
-    Column("high", places=3),
+    *INTERVAL,
     Column("milliseconds", "ms per task", places=3),
 ]
 METHOD = f"""\
@@ -56,6 +46,13 @@ durations in advance; in streams a search of 3,000,000 placements that has durat
 on the cases of the parts. Times are processor time of the whole simulation per task."""
 
 
+PAGE = ExperimentPage(
+    "families",
+    "Families of real workflows",
+    "Does search at every event pay on families on which nothing was chosen?",
+)
+
+
 @colors_by_name()
 def write(path: Path, results: Mapping[str, Any]) -> Path:
     """Write the report from the results."""
@@ -63,16 +60,14 @@ def write(path: Path, results: Mapping[str, Any]) -> Path:
     share = (
         f"{results['share_measured']:.0%} of the workflows are of families with measured graphs."
     )
-    return write_report(
+    return PAGE.write(
         path,
-        title="Families of real workflows",
-        lead="Does search at every event pay on families on which nothing was chosen?",
-        sections=[
+        results,
+        [
             Section("Targets", [Table(results["targets"], TARGET_COLUMNS)]),
             Section("All contenders", [Table(results["ratios"], RATIO_COLUMNS)]),
             Section("Parts of the search policy", [Table(results["ablation"], RATIO_COLUMNS)]),
             Section("The network", [Table(results["network"], NETWORK_COLUMNS)]),
             Section("Method", [Text(METHOD), Text(share), Table(about, None)]),
         ],
-        footer=footer("families", results),
     )

@@ -95,7 +95,7 @@ def _describe(
     plan: ExperimentPlan, who: Sequence[Contender], units: Sequence[Point], *, quick: bool
 ) -> dict[str, Any]:
     seeds = sorted({unit.seed for unit in units})
-    few = seeds[: plan.job_seeds]
+    few = seeds[: plan.seeds.jobs]
     axes = dict.fromkeys(u.axis for u in units)
     devices = {"usual": float(np.mean([heterogeneous_gpus(seed).p for seed in seeds]))}
     for x in plan.devices:

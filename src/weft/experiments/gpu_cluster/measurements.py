@@ -190,7 +190,7 @@ def trade_off(
     """
     jobs, tasks, energy = plan.stream_jobs, plan.stream_tasks, against == "energy"
     logs: dict[str, list[list[float]]] = {label: [] for label, _ in policies}
-    for seed in range(FIRST_SEED, FIRST_SEED + plan.stream_seeds):
+    for seed in range(FIRST_SEED, FIRST_SEED + plan.seeds.streams):
         if energy:
             case = draw_instance("noisy", seed=seed, jobs=max(1, jobs // 4), tasks=tasks)
         else:

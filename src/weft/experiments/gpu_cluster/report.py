@@ -15,8 +15,8 @@ from weft.experiments.gpu_cluster.figures import (
 )
 from weft.experiments.gpu_cluster.statistics import hardest_comparison
 from weft.experiments.gpu_cluster.verdict import CONFIRMED, NOT_CONFIRMED, NOT_MEASURED
-from weft.experiments.harness import footer
-from weft.report.page import Facts, PageBlock, Section, Table, Text, write_report
+from weft.experiments.harness import ExperimentPage
+from weft.report.page import Facts, PageBlock, Section, Table, Text
 from weft.report.palette import colors_by_name
 from weft.report.tables import Column, Columns, Row
 
@@ -29,6 +29,14 @@ CONDITIONS = {
     "biased": "Biased: estimates are wrong by task kind and device kind",
     "changing": "Changing: noise, bias, slowdowns and failures together",
 }
+
+
+PAGE = ExperimentPage(
+    "gpu-cluster",
+    "Workflows on a heterogeneous GPU cluster",
+    "The document claims that a deep Q-network finishes workflows 25 to 35 % sooner than "
+    "HEFT. Which claims hold if all contenders run on the same draws in the same simulator?",
+)
 
 
 @colors_by_name()
@@ -51,14 +59,7 @@ def write(path: Path, results: Results) -> Path:
         Section("Method", [Text(METHOD.format(first=results["first_seed"], **results["stream"]))]),
     ]
     seeds = ", ".join(f"{axis} {count}" for axis, count in results["seeds"].items())
-    return write_report(
-        path,
-        title="Workflows on a heterogeneous GPU cluster",
-        lead="The document claims that a deep Q-network finishes workflows 25 to 35 % sooner than "
-        "HEFT. Which claims hold if all contenders run on the same draws in the same simulator?",
-        sections=sections,
-        footer=footer("gpu-cluster", results, f"seeds: {seeds}; "),
-    )
+    return PAGE.write(path, results, sections, f"seeds: {seeds}; ")
 
 
 METHOD = """\
@@ -249,6 +250,23 @@ def _reference(results: Results) -> list[PageBlock]:
 # -- transfer --------------------------------------------------------------------------
 
 
+TRANSFER_SHARES = {
+    "advantage": "below re-planned HEFT",
+    "layered_advantage": "on layered graphs",
+    "kept": "share kept",
+    "kept_alone": "single jobs",
+    "kept_stream": "streams",
+    "captured": "of the search's gain",
+    "tuned_advantage": "after fine-tuning",
+    "tuned_kept": "kept after fine-tuning",
+    "tuned_from_layered": "over layered, in makespan",
+    "specialist_advantage": "specialist",
+    "kept_of_specialist": "kept of specialist",
+    "tuned_from_specialist": "over specialist, fine-tuned",
+}
+"""Shares in the table of unseen structures, with their titles."""
+
+
 def _transfer(results: Results) -> list[PageBlock]:
     found = results["transfer"]
     notes = []
@@ -257,24 +275,13 @@ def _transfer(results: Results) -> list[PageBlock]:
         notes.append(f"No data for {absent}: set WEFT_DATA to the folder with these graphs.")
     if not found["rows"]:
         return [Text("\n\n".join([*notes, f"Left out: {found['note']}."]))]
-    tuned: Columns = [
-        Column("tuned_advantage", "after fine-tuning", unit="%", digits=3),
-        Column("tuned_kept", "kept after fine-tuning", unit="%", digits=3),
-        Column("tuned_from_layered", "makespan over layered", unit="%", digits=2),
-        Column("specialist_advantage", "specialist", unit="%", digits=3),
-        Column("kept_of_specialist", "kept of specialist", unit="%", digits=3),
-        Column("tuned_from_specialist", "fine-tuned over specialist", unit="%", digits=2),
-    ]
     columns: Columns = [
         "policy",
         "structure",
-        Column("advantage", "below re-planned HEFT", unit="%", digits=3),
-        Column("layered_advantage", "on layered graphs", unit="%", digits=3),
-        Column("kept", "share kept", unit="%", digits=3),
-        Column("kept_alone", "single jobs", unit="%", digits=3),
-        Column("kept_stream", "streams", unit="%", digits=3),
-        Column("captured", "of the search's gain", unit="%", digits=3),
-        *tuned,
+        *(
+            Column(key, title, unit="%", digits=2 if title.startswith("over") else 3)
+            for key, title in TRANSFER_SHARES.items()
+        ),
     ]
     detail: Columns = [
         "policy",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,6 +51,16 @@ JOB_TASKS = (15, 25)
 """Tasks per job on the axis `jobs`: about 20."""
 
 
+class Seeds(NamedTuple):
+    """Number of draws: per point of an axis, of the static condition, and so on."""
+
+    axis: int
+    static: int
+    jobs: int
+    streams: int
+    transfer: int
+
+
 @dataclass(frozen=True)
 class ExperimentPlan:
     """Amount of work: sizes, seeds per axis, and time limits.
@@ -63,13 +73,9 @@ class ExperimentPlan:
     jobs: tuple[int, ...]
     loads: tuple[float, ...]
     devices: tuple[int, ...]
-    seeds: int
-    static_seeds: int
-    job_seeds: int
-    stream_seeds: int
+    seeds: Seeds
     stream_jobs: int
     stream_tasks: tuple[int, int]
-    transfer_seeds: int
     uniform: tuple[int, ...]
     ccrs: tuple[float, ...] = CCRS
     job_ccrs: tuple[float, ...] = (1.0,)
@@ -87,27 +93,18 @@ FULL = ExperimentPlan(
     jobs=(20, 60, 150),
     loads=(0.6, 0.8, 0.95),
     devices=(4, 8, 16),
-    seeds=30,
-    static_seeds=45,
-    job_seeds=30,
-    stream_seeds=30,
+    seeds=Seeds(axis=30, static=45, jobs=30, streams=30, transfer=10),
     stream_jobs=40,
     stream_tasks=(20, 150),
-    transfer_seeds=10,
     uniform=(40, 100),
 )
-QUICK = ExperimentPlan(
+QUICK = replace(
+    FULL,
     tasks=(20, 60, 150),
     jobs=(20, 40),
     loads=(0.8, 0.95),
     devices=(4, 16),
-    seeds=20,
-    static_seeds=60,
-    job_seeds=3,
-    stream_seeds=6,
-    stream_jobs=40,
-    stream_tasks=(20, 150),
-    transfer_seeds=6,
+    seeds=Seeds(axis=20, static=60, jobs=3, streams=6, transfer=6),
     uniform=(60,),
     tuned=("cholesky",),
     tuning_seconds=20.0,
@@ -150,16 +147,16 @@ def points(plan: ExperimentPlan, names: Sequence[str]) -> list[Point]:
 
     made = []
     exact = tuple(name for name in plan.conditions if name == "static")
-    for seed in range(max(plan.seeds, plan.static_seeds, plan.job_seeds, plan.stream_seeds)):
+    for seed in range(max(plan.seeds.axis, plan.seeds.static, plan.seeds.jobs, plan.seeds.streams)):
         for ccr in plan.ccrs:
-            if seed < plan.seeds:
+            if seed < plan.seeds.axis:
                 made += [at("tasks", x, ccr, seed, plan.conditions) for x in plan.tasks]
                 made += [at("uniform", x, ccr, seed, ("static",)) for x in plan.uniform]
-            elif seed < plan.static_seeds and exact:
+            elif seed < plan.seeds.static and exact:
                 made += [at("tasks", x, ccr, seed, exact) for x in plan.tasks]
-            if seed < plan.stream_seeds:
+            if seed < plan.seeds.streams:
                 made += [at("stream", x, ccr, seed, ("stream",)) for x in plan.loads]
-        if seed < plan.job_seeds:
+        if seed < plan.seeds.jobs:
             made += [
                 at("jobs", x, ccr, seed, plan.conditions)
                 for ccr in plan.job_ccrs

@@ -127,7 +127,7 @@ def transfer(
         TransferTrial(
             structure, condition, ccr, FIRST_SEED + seed, (BASELINES[condition], *learned)
         )
-        for seed in range(plan.transfer_seeds)
+        for seed in range(plan.seeds.transfer)
         for structure in (TRAINED_ON, *present)
         for condition in BASELINES
         for ccr in TRANSFER_CCRS
@@ -142,7 +142,7 @@ def transfer(
         "rows": rows,
         "overall": overall(rows),
         "absent": absent,
-        "seeds": plan.transfer_seeds,
+        "seeds": plan.seeds.transfer,
         "note": "",
     }
 
@@ -187,7 +187,7 @@ def _tune(plan: ExperimentPlan, present: Sequence[str]) -> dict[str, tuple[Fitte
     structures = [s for s in plan.tuned if s in present]
     amounts = ((FEW, plan.tuning_seconds), (MANY, plan.specialist_seconds))
     fittings = [
-        Fitting(structure, *amount, plan.transfer_seeds)
+        Fitting(structure, *amount, plan.seeds.transfer)
         for structure in structures
         for amount in amounts
     ]

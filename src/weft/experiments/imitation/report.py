@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from weft.experiments.harness import footer, line
+from weft.experiments.harness import ExperimentPage, line
 from weft.model import Problem, Schedule
 from weft.report.figures import Series, bar_figure
-from weft.report.page import Facts, Figure, Figures, Gantts, Section, Table, Text, write_report
+from weft.report.page import Facts, Figure, Figures, Gantts, Section, Table, Text
 from weft.report.palette import colors_by_name
 from weft.report.quantities import format_seconds
 from weft.report.tables import Column, Columns
@@ -148,6 +148,13 @@ def verdict(document: Mapping[str, Any]) -> list[str]:
     return [quality, speed]
 
 
+PAGE = ExperimentPage(
+    "imitation",
+    "DeepSched: networks that imitate HEFT",
+    "What is the value of a network that imitates a planner if the planner is fast?",
+)
+
+
 @colors_by_name()
 def write(
     path: Path, document: Mapping[str, Any], problem: Problem, schedules: Mapping[str, Schedule]
@@ -166,13 +173,7 @@ def write(
         Section("Why", [Text(HOW), charts]),
         Section("Training", _training(document)),
     ]
-    return write_report(
-        path,
-        title="DeepSched: networks that imitate HEFT",
-        lead="What is the value of a network that imitates a planner if the planner is fast?",
-        sections=sections,
-        footer=footer("imitation", document),
-    )
+    return PAGE.write(path, document, sections)
 
 
 def _facts(document: Mapping[str, Any]) -> Facts:

@@ -25,7 +25,7 @@ from weft.experiments.shift.contenders import train_forest, training_tasks
 from weft.experiments.shift.runs import STEPS, TASKS, ShiftResults
 from weft.experiments.shift.statistics import goals, page_tables
 from weft.experiments.shift.tasks import SHIFTED, document_tasks
-from weft.report.tables import Column, Columns, table_text
+from weft.report.tables import table_text
 
 
 def reproduce(
@@ -51,14 +51,5 @@ def reproduce(
 
 def table(results: dict[str, Any]) -> str:
     """Return the document's table with our values beside it, and the goals, as text."""
-    columns: Columns = [
-        "strategy",
-        Column("document", "document (s)", places=2),
-        Column("makespan", "ours (s)", places=2),
-        Column("spread", "+- (s)", digits=2),
-        Column("mean_task", "mean task (s)", digits=3),
-        Column("speedup", "speedup over Round Robin", digits=3),
-        Column("gpu_tasks", "mostly on GPU"),
-    ]
-    strategies = table_text(results["strategies"], columns)
+    strategies = table_text(results["strategies"], report.STRATEGY_COLUMNS)
     return f"{strategies}\n\n{table_text(results['goals'], report.GOAL_COLUMNS)}"

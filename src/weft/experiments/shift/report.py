@@ -8,19 +8,29 @@ from typing import Any
 
 import numpy as np
 
-from weft.experiments.harness import footer, line
+from weft.experiments.harness import ExperimentPage, line
 from weft.experiments.shift.queues import ClusterResult
 from weft.experiments.shift.runs import ShiftResults
 from weft.experiments.shift.statistics import LEARNERS, WINDOW, window_ratios
 from weft.experiments.shift.tasks import CPU, GPU, Tasks, TaskSequence
 from weft.model.columns import FloatArray
 from weft.report.figures import Series, bar_figure
-from weft.report.page import Facts, Figure, Figures, Gantts, Section, Table, Text, write_report
+from weft.report.page import Facts, Figure, Figures, Gantts, Section, Table, Text
 from weft.report.palette import colors_by_name
 from weft.report.quantities import format_number
 from weft.report.tables import Column, Columns
 
 Curves = Mapping[str, Sequence[FloatArray]]
+STRATEGY_COLUMNS: Columns = [
+    "strategy",
+    Column("document", "document (s)", places=2),
+    Column("makespan", "ours (s)", places=2),
+    Column("spread", "+- (s)", digits=2),
+    Column("document_mean_task", "mean task, document (s)"),
+    Column("mean_task", "mean task (s)", digits=3),
+    Column("speedup", "speedup over Round Robin", digits=3),
+    Column("gpu_tasks", "on GPU"),
+]
 GOAL_COLUMNS: Columns = [
     "goal",
     Column("at_most", "goal: at most"),
@@ -28,6 +38,14 @@ GOAL_COLUMNS: Columns = [
     "unit",
     "met",
 ]
+
+
+PAGE = ExperimentPage(
+    "shift",
+    "Under a shift of the workload",
+    "A forest and a DQN are trained on tasks that suit a GPU and tested on tasks that "
+    "suit a CPU. Which of them adapts, and at what cost?",
+)
 
 
 @colors_by_name()
@@ -66,14 +84,7 @@ def write(path: Path, found: ShiftResults) -> Path:
         ),
         Section("Hardware and forest", _hardware_blocks(document)),
     ]
-    return write_report(
-        path,
-        title="Under a shift of the workload",
-        lead="A forest and a DQN are trained on tasks that suit a GPU and tested on tasks that "
-        "suit a CPU. Which of them adapts, and at what cost?",
-        sections=sections,
-        footer=footer("shift", document),
-    )
+    return PAGE.write(path, document, sections)
 
 
 STREAMS = """\
@@ -129,22 +140,12 @@ def _facts(document: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]]) -
 
 
 def _strategy_table(document: Mapping[str, Any]) -> Table:
-    columns: Columns = [
-        "strategy",
-        Column("document", "document (s)", places=2),
-        Column("makespan", "ours (s)", places=2),
-        Column("spread", "± (s)", digits=2),
-        Column("document_mean_task", "mean task, document (s)"),
-        Column("mean_task", "mean task (s)", digits=3),
-        Column("speedup", "speedup", digits=3),
-        Column("gpu_tasks", "on GPU"),
-    ]
     caption = (
         "500 tasks with low intensity and much memory. Makespan in the document is the sum of task "
-        "times. Speedup is over Round Robin. On GPU: tasks with half or more of their work there, "
+        "times. On GPU: tasks with half or more of their work there, "
         "mean over runs."
     )
-    return Table(document["strategies"], columns, caption=caption)
+    return Table(document["strategies"], STRATEGY_COLUMNS, caption=caption)
 
 
 def _verdict(rows: Mapping[str, Mapping[str, Any]], document: Mapping[str, Any]) -> str:

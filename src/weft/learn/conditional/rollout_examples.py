@@ -25,6 +25,7 @@ from weft.policies.conditional.rollout import (
     Proposer,
     RolloutBudget,
     RolloutBuffers,
+    RolloutTables,
     gather_candidates,
     make_buffers,
     make_proposer,
@@ -32,7 +33,7 @@ from weft.policies.conditional.rollout import (
     try_candidates,
 )
 from weft.policies.conditional.rules import ConditionalRule
-from weft.policies.conditional.sampled_future import FutureSampler, make_sampler
+from weft.policies.conditional.sampled_future import make_sampler
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.rng import generator
 from weft.sim.kernel.events import MOMENT
@@ -145,13 +146,16 @@ def _collect(
     """Play and try other choices; return the steps and the probability of the run of each."""
     short = stream.with_jobs(settings.jobs)
     batch = StepBatch(short, 1, options_of(policy))
-    weights = playing_index(stream, batch).weights
-    sampler = make_sampler(short, batch, room=ROOM, seed=seed)
-    proposer, buffers = make_proposer(policy, batch), make_buffers(batch.units)
-    base = make_proposer(policy if settings.base == "network" else None, batch)
-    rng = generator(seed, "rollout lessons")
     least = max(settings.futures // 4, 2)
-    budget = RolloutBudget(settings.ahead, least, settings.futures, 1.0)
+    rollout = RolloutTables(
+        make_sampler(short, batch, room=ROOM, seed=seed),
+        playing_index(stream, batch).weights,
+        make_proposer(policy, batch),
+        make_proposer(policy if settings.base == "network" else None, batch),
+        make_buffers(batch.units),
+        RolloutBudget(settings.ahead, least, settings.futures, 1.0),
+    )
+    rng = generator(seed, "rollout lessons")
     examples, probability = _empty(batch, steps), np.zeros(steps)
     at, run = 0, 0
     while at < steps:
@@ -159,10 +163,7 @@ def _collect(
         batch.place(0, *variant.draw_ticks(FIRST_DRAW + seed * 1000 + run))
         columns: list[Any] = [column[at:] for column in examples]
         rest = RolloutExamples(*columns)
-        follows = run % 2 == 1
-        found = collect(
-            batch.tables, sampler, weights, proposer, base, buffers, budget, follows, rest
-        )
+        found = collect(batch.tables, rollout, run % 2 == 1, rest)
         probability[at : at + found] = p
         at, run = at + found, run + 1
     return examples, probability
@@ -195,15 +196,7 @@ def _empty(batch: StepBatch, steps: int) -> RolloutExamples:
 
 @njit_noalloc
 def collect(
-    fleet: BatchTables,
-    sampler: FutureSampler,
-    weights: FloatArray,
-    proposer: Proposer,
-    base: Proposer,
-    buffers: RolloutBuffers,
-    budget: RolloutBudget,
-    follows: bool,
-    examples: RolloutExamples,
+    fleet: BatchTables, rollout: RolloutTables, follows: bool, examples: RolloutExamples
 ) -> int:
     """Play one simulation and store every other step; return the number of stored steps.
 
@@ -211,22 +204,21 @@ def collect(
     """
     sim, state = sim_of(fleet, 0), state_of(fleet, 0)
     answer = proceed(sim, state)
-    stored, step = 0, 0
+    stored, step, buffers = 0, 0, rollout.buffers
     while answer == MOMENT and stored < len(examples.size):
         best = 0
         step += 1
-        candidates = gather_candidates(sim, state, sampler, weights, proposer, buffers)
+        candidates = gather_candidates(sim, state, rollout)
         started = sim.world[0].next_arrival >= SKIPPED_JOBS
         if 1 < candidates <= MAX_CHOICES and started and step % 2 == 0:
-            played = try_candidates(sim, state, sampler, weights, base, buffers, candidates, budget)
+            played = try_candidates(sim, state, rollout, candidates)
             if played > 0:
-                best = pick(buffers, candidates, played, budget.confidence)
-                _store(examples, stored, proposer, buffers, candidates)
+                best = pick(buffers, candidates, played, rollout.budget.confidence)
+                _store(examples, stored, rollout.proposer, buffers, candidates)
                 for k in range(len(sim.kind)):
                     examples.ready[stored, k] = sim.kind[k].ready
                 stored += 1
-        act(sim, state, buffers.action[best if follows else 0])
-        answer = proceed(sim, state)
+        answer = act(sim, state, buffers.action[best if follows else 0])
     return stored
 
 

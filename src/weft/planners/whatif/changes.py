@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -127,9 +127,29 @@ class RemoveDevice:
         return select_devices(problem, [d for d in range(c.p) if d not in gone])
 
 
+class FactorChange:
+    """A change by a factor; its two texts are formats of its fields."""
+
+    text: ClassVar[str]
+    sentence: ClassVar[str]
+    factor: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.factor < np.inf:
+            raise InvalidInput(f"{self}: the factor must be a finite number above zero")
+
+    def __str__(self) -> str:
+        return self.text.format(self)
+
+    @property
+    def words(self) -> str:
+        """The change within a sentence."""
+        return self.sentence.format(self)
+
+
 @dataclass(frozen=True)
-class Bandwidth:
-    """Links faster by a factor: all, all of one name, or those between two names.
+class LinkChange(FactorChange):
+    """A change of links: of all, of all of one name, or of those between two names.
 
     A name is that of a node, a kind of devices or a device.
     """
@@ -137,16 +157,24 @@ class Bandwidth:
     factor: float
     between: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        _refuse_factor(self, self.factor)
-
-    def __str__(self) -> str:
-        return f"bandwidth {_where(self.between)}x{self.factor!r}"
+    @property
+    def where(self) -> str:
+        """The names, as `parse_change` reads them."""
+        return f"{','.join(self.between)}=" if self.between else ""
 
     @property
-    def words(self) -> str:
-        """The change within a sentence."""
-        return f"{self.factor:g} times the bandwidth{_link_words(self.between)}"
+    def links(self) -> str:
+        """The links, within a sentence."""
+        if len(self.between) == 2:
+            return f"between {self.between[0]} and {self.between[1]}"
+        return f"of the links of {self.between[0]}" if self.between else "of all links"
+
+
+class Bandwidth(LinkChange):
+    """Links faster by a factor."""
+
+    text = "bandwidth {0.where}x{0.factor!r}"
+    sentence = "{0.factor:g} times the bandwidth {0.links}"
 
     def apply(self, problem: Problem) -> Problem:
         """Return the changed problem."""
@@ -161,23 +189,11 @@ class Bandwidth:
         return replace(problem, cluster=replace(c, bandwidth=faster))
 
 
-@dataclass(frozen=True)
-class Latency:
-    """The latency of links times a factor; `between` is that of `Bandwidth`."""
+class Latency(LinkChange):
+    """The latency of links times a factor."""
 
-    factor: float
-    between: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        _refuse_factor(self, self.factor)
-
-    def __str__(self) -> str:
-        return f"latency {_where(self.between)}x{self.factor!r}"
-
-    @property
-    def words(self) -> str:
-        """The change within a sentence."""
-        return f"{self.factor:g} times the latency{_link_words(self.between)}"
+    text = "latency {0.where}x{0.factor!r}"
+    sentence = "{0.factor:g} times the latency {0.links}"
 
     def apply(self, problem: Problem) -> Problem:
         """Return the changed problem."""
@@ -189,22 +205,13 @@ class Latency:
 
 
 @dataclass(frozen=True)
-class Faster:
+class Faster(FactorChange):
     """Tasks of a kind faster by a factor on every device."""
 
+    text = "faster {0.kind}={0.factor!r}"
+    sentence = "tasks of kind '{0.kind}' {0.factor:g} times as fast"
     kind: str
     factor: float
-
-    def __post_init__(self) -> None:
-        _refuse_factor(self, self.factor)
-
-    def __str__(self) -> str:
-        return f"faster {self.kind}={self.factor!r}"
-
-    @property
-    def words(self) -> str:
-        """The change within a sentence."""
-        return f"tasks of kind '{self.kind}' {self.factor:g} times as fast"
 
     def apply(self, problem: Problem) -> Problem:
         """Return the changed problem."""
@@ -218,22 +225,13 @@ class Faster:
 
 
 @dataclass(frozen=True)
-class DeviceSpeed:
+class DeviceSpeed(FactorChange):
     """A device, or all of a kind, faster by a factor for every task."""
 
+    text = "speed {0.name}={0.factor!r}"
+    sentence = "{0.name} {0.factor:g} times as fast"
     name: str
     factor: float
-
-    def __post_init__(self) -> None:
-        _refuse_factor(self, self.factor)
-
-    def __str__(self) -> str:
-        return f"speed {self.name}={self.factor!r}"
-
-    @property
-    def words(self) -> str:
-        """The change within a sentence."""
-        return f"{self.name} {self.factor:g} times as fast"
 
     def apply(self, problem: Problem) -> Problem:
         """Return the changed problem."""
@@ -404,18 +402,3 @@ def _matching(c: Cluster, name: str, *, nodes: bool = True) -> BoolArray:
         known = tuple(dict.fromkeys(x for label in labels for x in label))
         raise UnknownName(f"no device or kind is called '{name}'{closest(name, known)}")
     return found
-
-
-def _refuse_factor(change: Change, factor: float) -> None:
-    if not 0 < factor < np.inf:
-        raise InvalidInput(f"{change}: the factor must be a finite number above zero")
-
-
-def _where(between: tuple[str, ...]) -> str:
-    return f"{','.join(between)}=" if between else ""
-
-
-def _link_words(between: tuple[str, ...]) -> str:
-    if len(between) == 2:
-        return f" between {between[0]} and {between[1]}"
-    return f" of the links of {between[0]}" if between else " of all links"

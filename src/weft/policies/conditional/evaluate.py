@@ -163,6 +163,5 @@ def run_episode(
             remaining[k] = sim.kind[k].ready
         choose(network, seen, mask, remaining, capacity, space, action)
         shorten_waits(sim, state, action)
-        act(sim, state, action)
-        answer = proceed(sim, state)
+        answer = act(sim, state, action)
     return -1

@@ -94,6 +94,17 @@ class RolloutBuffers(NamedTuple):
     counts: IntArray  # (4,) see `RolloutCounts`
 
 
+class RolloutTables(NamedTuple):
+    """The compiled form of a `Rollout`, and its memory."""
+
+    sampler: FutureSampler
+    weights: FloatArray  # of the index
+    proposer: Proposer  # its choice is the first candidate
+    base: Proposer  # continues after a candidate
+    buffers: RolloutBuffers
+    budget: RolloutBudget
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rollout:
     """Rollouts on top of the index.
@@ -149,8 +160,8 @@ class Rollout:
         base = make_proposer(self.proposer if self.continues else None, batch)
         for s in range(batch.size):
             buffers = make_buffers(batch.units)
-            task = (sampler, self.weights, proposer, base, buffers, budget)
-            if run_rollouts(batch.tables, s, *task) == STUCK:
+            rollout = RolloutTables(sampler, self.weights, proposer, base, buffers, budget)
+            if run_rollouts(batch.tables, s, rollout) == STUCK:
                 raise stuck("rollout", batch.stream)
             counts[s] = buffers.counts
         return counts
@@ -196,65 +207,38 @@ def make_buffers(units: int) -> RolloutBuffers:
 
 
 @njit_noalloc
-def run_rollouts(
-    tables: BatchTables,
-    s: int,
-    sampler: FutureSampler,
-    weights: FloatArray,
-    proposer: Proposer,
-    base: Proposer,
-    buffers: RolloutBuffers,
-    budget: RolloutBudget,
-) -> int:
+def run_rollouts(tables: BatchTables, s: int, rollout: RolloutTables) -> int:
     """Run one simulation to the end."""
     sim, state = sim_of(tables, s), state_of(tables, s)
     answer = proceed(sim, state)
     while answer == MOMENT:
-        best = decide(sim, state, sampler, weights, proposer, base, buffers, budget)
-        act(sim, state, buffers.action[best])
-        answer = proceed(sim, state)
-        buffers.counts[COUNT.steps] += 1
+        best = decide(sim, state, rollout)
+        answer = act(sim, state, rollout.buffers.action[best])
+        rollout.buffers.counts[COUNT.steps] += 1
     return answer
 
 
 @njit_noalloc
-def decide(
-    sim: Sim,
-    state: StepState,
-    sampler: FutureSampler,
-    weights: FloatArray,
-    proposer: Proposer,
-    base: Proposer,
-    buffers: RolloutBuffers,
-    budget: RolloutBudget,
-) -> int:
+def decide(sim: Sim, state: StepState, rollout: RolloutTables) -> int:
     """Return the number of the candidate to take."""
-    candidates = gather_candidates(sim, state, sampler, weights, proposer, buffers)
+    buffers, candidates = rollout.buffers, gather_candidates(sim, state, rollout)
     futures = 0
     if candidates > 1:
-        futures = try_candidates(sim, state, sampler, weights, base, buffers, candidates, budget)
-    best = pick(buffers, candidates, futures, budget.confidence)
+        futures = try_candidates(sim, state, rollout, candidates)
+    best = pick(buffers, candidates, futures, rollout.budget.confidence)
     buffers.counts[COUNT.choices] += 1 if candidates > 1 else 0
     buffers.counts[COUNT.changed] += 1 if best > 0 else 0
     return best
 
 
 @njit_noalloc
-def try_candidates(
-    sim: Sim,
-    state: StepState,
-    sampler: FutureSampler,
-    weights: FloatArray,
-    base: Proposer,
-    buffers: RolloutBuffers,
-    candidates: int,
-    budget: RolloutBudget,
-) -> int:
+def try_candidates(sim: Sim, state: StepState, rollout: RolloutTables, candidates: int) -> int:
     """Execute the candidates in sampled futures; return the number of futures.
 
     It is 0 if there are too many jobs for the sampler.
     """
-    jobs = load_state(sim, state, sampler, budget.ahead)
+    buffers, budget = rollout.buffers, rollout.budget
+    jobs = load_state(sim, state, rollout.sampler, budget.ahead)
     if jobs == 0:
         return 0
     for c in range(candidates):
@@ -263,14 +247,14 @@ def try_candidates(
         buffers.square[c] = 0.0
     futures, others, spare = 0, candidates - 1, buffers.action[MAX_CANDIDATES - 1]
     while futures < budget.most and others > 0:
-        sample_future(sim, sampler, jobs, budget.ahead)
-        own = continue_rollout(sampler, jobs, weights, base, buffers.action[0], spare)
+        sample_future(sim, rollout.sampler, jobs, budget.ahead)
+        own = continue_rollout(rollout, jobs, buffers.action[0], spare)
         futures += 1
         buffers.counts[COUNT.rollouts] += 1
         for c in range(1, candidates):
             if buffers.active[c] == 1:
                 action = buffers.action[c]
-                cost = continue_rollout(sampler, jobs, weights, base, action, spare) - own
+                cost = continue_rollout(rollout, jobs, action, spare) - own
                 buffers.counts[COUNT.rollouts] += 1
                 shift = cost - buffers.mean[c]
                 buffers.mean[c] += shift / futures
@@ -322,23 +306,17 @@ def _drop(buffers: RolloutBuffers, candidates: int, futures: int, confidence: fl
 
 
 @njit_noalloc
-def gather_candidates(
-    sim: Sim,
-    state: StepState,
-    sampler: FutureSampler,
-    weights: FloatArray,
-    proposer: Proposer,
-    buffers: RolloutBuffers,
-) -> int:
+def gather_candidates(sim: Sim, state: StepState, rollout: RolloutTables) -> int:
     """Write the candidates; return their number.
 
     The first choice comes first, then variants with one unit's action changed; equal units count
     once, unless data takes time from unit to unit.
     """
     kinds, units, found = len(sim.kind), len(sim.device), 1
+    weights, buffers = rollout.weights, rollout.buffers
     choose_one(sim, state, INDEX, weights, buffers.action[0])
-    if proposer.network.units > 0:
-        propose(sim, state, proposer, buffers.action[1])
+    if rollout.proposer.network.units > 0:
+        propose(sim, state, rollout.proposer, buffers.action[1])
         if not _is_duplicate(buffers, 1):
             for d in range(units):
                 buffers.action[0, d], buffers.action[1, d] = (
@@ -350,7 +328,7 @@ def gather_candidates(
     for d in range(units):
         if not is_idle(sim, d):
             continue
-        if not sampler.moves and _equals_earlier_unit(sim, state, buffers, d):
+        if not rollout.sampler.moves and _equals_earlier_unit(sim, state, buffers, d):
             continue
         for k in range(kinds + 1):
             for j in range(kinds):
@@ -412,28 +390,19 @@ def _is_duplicate(buffers: RolloutBuffers, found: int) -> bool:
 
 @njit_noalloc
 def continue_rollout(
-    sampler: FutureSampler,
-    jobs: int,
-    weights: FloatArray,
-    base: Proposer,
-    first: IntArray,
-    actions: IntArray,
+    rollout: RolloutTables, jobs: int, first: IntArray, actions: IntArray
 ) -> float:
     """Return the job ticks in the system if the base policy continues after the first actions."""
-    start_rollout(sampler, jobs)
-    sim, state = (
-        with_first_jobs(sim_of(sampler.tables, ROLLOUT), jobs),
-        state_of(sampler.tables, ROLLOUT),
-    )
-    act(sim, state, first)
-    answer = proceed(sim, state)
+    start_rollout(rollout.sampler, jobs)
+    tables, base = rollout.sampler.tables, rollout.base
+    sim, state = with_first_jobs(sim_of(tables, ROLLOUT), jobs), state_of(tables, ROLLOUT)
+    answer = act(sim, state, first)
     cost = state.counters[0].cost
     while answer == MOMENT:
         if base.network.units > 0:
             propose(sim, state, base, actions)
         else:
-            choose_one(sim, state, INDEX, weights, actions)
-        act(sim, state, actions)
-        answer = proceed(sim, state)
+            choose_one(sim, state, INDEX, rollout.weights, actions)
+        answer = act(sim, state, actions)
         cost += state.counters[0].cost
     return float(cost) if answer != STUCK else np.inf

@@ -18,7 +18,7 @@ from weft.model.columns import FloatArray, IntArray
 from weft.policies.conditional.waiting import stuck
 from weft.registry import closest
 from weft.sim.kernel.commit import can_run, is_idle
-from weft.sim.kernel.events import ENDED, MOMENT, STUCK, next_time
+from weft.sim.kernel.events import MOMENT, STUCK, next_time
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import batch_growth, batch_limit, task_of
 from weft.sim.kernel.ready_heap import pool_top
@@ -135,12 +135,10 @@ def run_rule(
         answer = proceed(sim, state)
         while answer == MOMENT:
             choose_one(sim, state, rule, weights, actions[s])
-            act(sim, state, actions[s])
-            answer = proceed(sim, state)
+            answer = act(sim, state, actions[s])
             steps[s] += 1
         if answer == STUCK:
             return s
-        assert answer == ENDED
     return -1
 
 

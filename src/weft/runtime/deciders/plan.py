@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from math import inf
 from time import perf_counter
 from typing import NamedTuple
@@ -67,6 +67,7 @@ class Rest(NamedTuple):
         return replayed(self.problem, given).makespan
 
 
+@dataclass(eq=False)
 class PlanDecider:
     """The plan of a planner: every device gets its tasks in the planned order, a few ahead.
 
@@ -80,25 +81,20 @@ class PlanDecider:
     network : the links that transfers share, as far as they were measured
     """
 
-    def __init__(
-        self,
-        planner: Planner,
-        *,
-        ahead: int = 3,
-        replan: bool = True,
-        seconds: float | None = None,
-        seed: int = 0,
-        network: Topology | None = None,
-    ) -> None:
-        self.planner = planner
-        self.network = network
-        self.ahead = ahead
-        self.replan = replan
-        self.seconds = seconds
-        self.seed = seed
-        self.name = planner.name
-        self.plans = 0
-        """Number of plans made."""
+    planner: Planner
+    _: KW_ONLY
+    ahead: int = 3
+    replan: bool = True
+    seconds: float | None = None
+    seed: int = 0
+    network: Topology | None = None
+    plans: int = field(default=0, init=False)
+    """Number of plans made."""
+
+    @property
+    def name(self) -> str:
+        """The name of the planner."""
+        return self.planner.name
 
     def begin(self, life: LiveLifecycle) -> None:
         """Plan every problem once, before the clock starts."""

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor, Future
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import islice
 from math import inf
 from typing import Any
@@ -37,6 +38,7 @@ class RemoteTraceback(Exception):  # it is the cause of an error
         return f'\n"""\n{self.args[0]}"""'
 
 
+@dataclass(eq=False, slots=True)
 class Submitted:
     """A call that waits or runs.
 
@@ -47,33 +49,18 @@ class Submitted:
     kind : name in the history; empty: that of the function
     """
 
-    __slots__ = (
-        *("allowed", "args", "ends", "function", "future", "key", "kind", "kwargs", "like"),
-        *("predicted", "work"),
-    )
-    key: CostKey
-    like: Rough
-    predicted: list[float | None]
-    ends: float
-
-    def __init__(
-        self,
-        future: Future[Any],
-        function: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        *,
-        allowed: frozenset[int] | None = None,
-        work: float = 0.0,
-        kind: str = "",
-    ) -> None:
-        self.future = future
-        self.function = function
-        self.args = args
-        self.kwargs = kwargs
-        self.allowed = allowed
-        self.work = work
-        self.kind = kind
+    future: Future[Any]
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    _: KW_ONLY
+    allowed: frozenset[int] | None = None
+    work: float = 0.0
+    kind: str = ""
+    key: CostKey = field(init=False)
+    like: Rough = field(init=False)
+    predicted: list[float | None] = field(init=False)
+    ends: float = field(init=False)
 
 
 class Dispatcher:

@@ -26,8 +26,8 @@ from weft.sim.vector.state import BatchTables, StepState, busy_for, jobs_here, s
 
 
 @njit_inline
-def act(sim: Sim, state: StepState, actions: IntArray) -> None:
-    """Carry out one action per unit."""
+def act(sim: Sim, state: StepState, actions: IntArray) -> int:
+    """Carry out one action per unit, and simulate up to the next decision."""
     for d in range(len(sim.device)):
         if not is_idle(sim, d):
             continue
@@ -39,6 +39,7 @@ def act(sim: Sim, state: StepState, actions: IntArray) -> None:
             instance = first_runnable(sim, kind, d)
             if instance >= 0:
                 commit(sim, instance, d)
+    return proceed(sim, state)
 
 
 @njit_inline
@@ -180,8 +181,7 @@ def step_many(
     stuck = -1
     for s in range(len(done)):
         sim, state = sim_of(batch, s), state_of(batch, s)
-        act(sim, state, actions[s])
-        answer = proceed(sim, state)
+        answer = act(sim, state, actions[s])
         reward[s] = -state.counters[0].cost * tick
         elapsed[s] = state.counters[0].elapsed * tick
         done[s] = answer == ENDED
