@@ -3,7 +3,8 @@
 A verb is a module with SUMMARY, EXAMPLE, `add_arguments` and `run`; heavy imports are inside `run`.
 
 - `main`: finds the verb, runs it and turns failures into one line and an exit code
-- `arguments`: arguments that verbs share; `output`: JSON, text and progress
+- `arguments`: arguments that verbs share; `values`: readers of their values
+- `output`: JSON, text and progress
 - `answers`: the verbs `explain`, `view`, `whatif` and `size`; `engines`: `export`
 - `contests`: the verbs `attack` and `arena`; `services`: `serve` and `cascade`
 - `train`: one trainer per kind of policy; every other module is the verb of its name
@@ -29,4 +30,5 @@ __all__ = [
     "services",
     "simulate",
     "train",
+    "values",
 ]

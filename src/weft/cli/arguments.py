@@ -3,64 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.cli.values import number, whole
+
 if TYPE_CHECKING:
     from weft.model import Cluster, Problem
-
-
-def whole(least: int) -> Callable[[str], int]:
-    """Return a reader of whole numbers, `least` or more."""
-
-    def read(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"'{text}' is not a whole number") from None
-        if value < least:
-            raise argparse.ArgumentTypeError(f"{value} is below {least}")
-        return value
-
-    return read
-
-
-def number(
-    *, above: float | None = None, least: float = -math.inf, most: float = math.inf
-) -> Callable[[str], float]:
-    """Return a reader of finite numbers within limits."""
-
-    def read(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
-        if not math.isfinite(value):
-            raise argparse.ArgumentTypeError(f"'{text}' is not finite")
-        if above is not None and value <= above:
-            raise argparse.ArgumentTypeError(f"{text} must be above {above:g}")
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(
-                f"{text} must be {least:g} or more"
-                if value < least
-                else f"{text} must be {most:g} or less"
-            )
-        return value
-
-    return read
-
-
-def names(text: str) -> list[str]:
-    """Read names separated by commas, each name once.
-
-    Examples
-    --------
-    >>> names("heft, cpop,heft")
-    ['heft', 'cpop']
-    """
-    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def add_option(

@@ -11,11 +11,10 @@ from weft.cli.arguments import (
     add_problems,
     add_seconds,
     add_uncertainty,
-    names,
     read_problem,
     uncertainty,
-    whole,
 )
+from weft.cli.values import names, whole
 
 if TYPE_CHECKING:
     from weft.report.comparison import Comparison

@@ -6,7 +6,8 @@ import argparse
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_flag, add_names, add_option, add_stream, number, whole
+from weft.cli.arguments import add_flag, add_names, add_option, add_stream
+from weft.cli.values import number, whole
 
 if TYPE_CHECKING:
     from weft.model.columns import FloatArray

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from weft.cli.arguments import add_cluster, add_seed, number, read_cluster, whole
+from weft.cli.arguments import add_cluster, add_seed, read_cluster
+from weft.cli.values import number, whole
 
 SUMMARY = "make a workflow: layered, cholesky, montage, ... (see: weft list generators)"
 EXAMPLE = (

@@ -6,15 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import (
-    add_flag,
-    add_option,
-    add_planner,
-    add_problems,
-    number,
-    read_problem,
-    whole,
-)
+from weft.cli.arguments import add_flag, add_option, add_planner, add_problems, read_problem
+from weft.cli.values import number, whole
 from weft.errors import InvalidInput
 
 if TYPE_CHECKING:

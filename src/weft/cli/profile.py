@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from weft.cli.arguments import add_flag, add_option, whole
+from weft.cli.arguments import add_flag, add_option
+from weft.cli.values import whole
 
 SUMMARY = "measure this machine, the hosts and links of a cluster, or a function by batch size"
 EXAMPLE = """\

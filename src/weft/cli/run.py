@@ -11,7 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_flag, add_option, add_seed, number, whole
+from weft.cli.arguments import add_flag, add_option, add_seed
+from weft.cli.values import number, whole
 
 if TYPE_CHECKING:
     from weft.runtime.execution import RunTrace

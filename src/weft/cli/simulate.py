@@ -11,12 +11,11 @@ from weft.cli.arguments import (
     add_option,
     add_problems,
     add_uncertainty,
-    number,
     read_problem,
     uncertainty,
-    whole,
 )
 from weft.cli.plan import add_outputs, written
+from weft.cli.values import number, whole
 
 if TYPE_CHECKING:
     from weft.model import Problem, Trace, Workload

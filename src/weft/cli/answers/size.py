@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from weft.cli.arguments import add_file, add_flag, add_option, add_planner, number, planning
+from weft.cli.arguments import add_file, add_flag, add_option, add_planner, planning
+from weft.cli.values import number
 
 SUMMARY = "choose machines to rent: cheapest for a deadline, fastest for a budget"
 EXAMPLE = """\

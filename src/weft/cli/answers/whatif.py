@@ -11,10 +11,10 @@ from weft.cli.arguments import (
     add_option,
     add_planner,
     add_problems,
-    number,
     planning,
     read_problem,
 )
+from weft.cli.values import number
 
 if TYPE_CHECKING:
     from weft.model import Problem

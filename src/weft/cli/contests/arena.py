@@ -8,7 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_flag, add_option, add_seconds, add_seed, names
+from weft.cli.arguments import add_flag, add_option, add_seconds, add_seed
+from weft.cli.values import names
 
 if TYPE_CHECKING:
     from weft.experiments.arena.library import ArenaInstance

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from weft.cli.arguments import add_option, add_seconds, add_seed, whole
+from weft.cli.arguments import add_option, add_seconds, add_seed
+from weft.cli.values import whole
 
 SUMMARY = "search small problems on which a planner or policy is much worse than another"
 EXAMPLE = """\

@@ -12,10 +12,9 @@ from weft.cli.arguments import (
     add_option,
     add_planner,
     add_problem,
-    number,
     read_problem,
-    whole,
 )
+from weft.cli.values import number, whole
 from weft.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.cli.arguments import add_flag, add_goal, add_option, add_subcommand, number, whole
+from weft.cli.arguments import add_flag, add_goal, add_option, add_subcommand
+from weft.cli.values import number, whole
 
 if TYPE_CHECKING:
     from weft.runtime.cascade.cascade import Cascade

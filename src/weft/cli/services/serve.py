@@ -10,7 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.cli.arguments import add_flag, add_option, number, whole
+from weft.cli.arguments import add_flag, add_option
+from weft.cli.values import number, whole
 
 if TYPE_CHECKING:
     from weft.runtime.web.state import ApplicationLimits

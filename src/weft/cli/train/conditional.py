@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_goal, add_option, add_stream, number, whole
+from weft.cli.values import number, whole
+from weft.cli.arguments import add_goal, add_option, add_stream
 from weft.cli.train.trainable import (
     Bar,
     Outcome,

@@ -7,8 +7,9 @@ import math
 import sys
 from typing import Any
 
-from weft.cli.arguments import add_option, whole
+from weft.cli.arguments import add_option
 from weft.cli.train.trainable import Bar, Trainable, add_common_arguments, need_torch
+from weft.cli.values import whole
 
 
 def _deepsched_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,16 +7,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import (
-    add_option,
-    add_problems,
-    add_uncertainty,
-    number,
-    read_problem,
-    uncertainty,
-    whole,
-)
+from weft.cli.arguments import add_option, add_problems, add_uncertainty, read_problem, uncertainty
 from weft.cli.train.trainable import Trainable, add_out
+from weft.cli.values import number, whole
 
 if TYPE_CHECKING:
     from weft.generators import Instance

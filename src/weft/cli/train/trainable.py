@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from weft.cli.arguments import add_option, whole
+from weft.cli.arguments import add_option
+from weft.cli.values import whole
 
 
 class Trainable(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_option, number
+from weft.cli.arguments import add_option
 from weft.cli.train.trainable import (
     Bar,
     Outcome,
@@ -16,6 +16,7 @@ from weft.cli.train.trainable import (
     need_torch,
     train_seeds,
 )
+from weft.cli.values import number
 
 if TYPE_CHECKING:
     from weft.formats.model_file import Model

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.experiments.conditional import report_sections
 from weft.experiments.conditional.report_sections import SEMANTICS, SIZE, Document, column
-from weft.experiments.harness import ExperimentPage, line
+from weft.experiments.harness import line, write_experiment_page
 from weft.report.figures import Series
 from weft.report.page import Facts, Figure, Figures, PageBlock, Section, Table, Text
 from weft.report.palette import colors_by_name
@@ -18,14 +18,6 @@ from weft.report.tables import Column, Columns, Row
 
 FAR = 2.2
 """Rules this many times slower are named below Figure 3 and not drawn."""
-
-
-PAGE = ExperimentPage(
-    "conditional",
-    "Conditional task graphs",
-    "A cascade of models runs on two CPU cores and two batching GPUs. Which policy has "
-    "the shortest completion times if it is unknown which jobs will need the slow model?",
-)
 
 
 @colors_by_name()
@@ -57,8 +49,12 @@ def write(path: Path, document: Document) -> Path:
         Section("A job every 8 ms", report_sections.regular(document)),
         Section("Two waiting semantics", report_sections.waiting(document)),
     ]
-    return PAGE.write(
-        path, document, sections, f"{document['jobs']:,} jobs, {document['seeds']} seeds per p(c), "
+    return write_experiment_page(
+        "conditional",
+        path,
+        document,
+        sections,
+        f"{document['jobs']:,} jobs, {document['seeds']} seeds per p(c), ",
     )
 
 

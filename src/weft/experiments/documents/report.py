@@ -7,19 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from weft.experiments.documents.verdicts import JUDGES
-from weft.experiments.harness import ExperimentPage
+from weft.experiments.harness import write_experiment_page
 from weft.report.page import Facts, Section, Table, Text
 from weft.report.palette import colors_by_name
 from weft.report.tables import Column, Columns
 
 COLUMNS: Columns = ["claim", "published", "measured", "verdict"]
-
-
-PAGE = ExperimentPage(
-    "all",
-    "Verdicts on four documents",
-    "Which claims of the source documents hold when they are measured on one simulator?",
-)
 
 
 @colors_by_name()
@@ -37,4 +30,4 @@ def write(path: Path, results: Mapping[str, Any]) -> Path:
         sections.append(Section(title, [Table(own, COLUMNS), Text(link)]))
     times: Columns = ["experiment", Column("seconds", unit="s", places=0)]
     sections.append(Section("Time", [Table(results["experiments"], times)]))
-    return PAGE.write(path, results, sections)
+    return write_experiment_page("all", path, results, sections)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.experiments.families.contenders import BASELINE, CHOSEN, REFERENCE
-from weft.experiments.harness import ExperimentPage
+from weft.experiments.harness import write_experiment_page
 from weft.report.page import Section, Table, Text
 from weft.report.palette import colors_by_name
 from weft.report.tables import Column, Columns
@@ -46,13 +46,6 @@ durations in advance; in streams a search of 3,000,000 placements that has durat
 on the cases of the parts. Times are processor time of the whole simulation per task."""
 
 
-PAGE = ExperimentPage(
-    "families",
-    "Families of real workflows",
-    "Does search at every event pay on families on which nothing was chosen?",
-)
-
-
 @colors_by_name()
 def write(path: Path, results: Mapping[str, Any]) -> Path:
     """Write the report from the results."""
@@ -60,7 +53,8 @@ def write(path: Path, results: Mapping[str, Any]) -> Path:
     share = (
         f"{results['share_measured']:.0%} of the workflows are of families with measured graphs."
     )
-    return PAGE.write(
+    return write_experiment_page(
+        "families",
         path,
         results,
         [

@@ -15,7 +15,7 @@ from weft.experiments.gpu_cluster.figures import (
 )
 from weft.experiments.gpu_cluster.statistics import hardest_comparison
 from weft.experiments.gpu_cluster.verdict import CONFIRMED, NOT_CONFIRMED, NOT_MEASURED
-from weft.experiments.harness import ExperimentPage
+from weft.experiments.harness import write_experiment_page
 from weft.report.page import Facts, PageBlock, Section, Table, Text
 from weft.report.palette import colors_by_name
 from weft.report.tables import Column, Columns, Row
@@ -29,14 +29,6 @@ CONDITIONS = {
     "biased": "Biased: estimates are wrong by task kind and device kind",
     "changing": "Changing: noise, bias, slowdowns and failures together",
 }
-
-
-PAGE = ExperimentPage(
-    "gpu-cluster",
-    "Workflows on a heterogeneous GPU cluster",
-    "The document claims that a deep Q-network finishes workflows 25 to 35 % sooner than "
-    "HEFT. Which claims hold if all contenders run on the same draws in the same simulator?",
-)
 
 
 @colors_by_name()
@@ -59,7 +51,7 @@ def write(path: Path, results: Results) -> Path:
         Section("Method", [Text(METHOD.format(first=results["first_seed"], **results["stream"]))]),
     ]
     seeds = ", ".join(f"{axis} {count}" for axis, count in results["seeds"].items())
-    return PAGE.write(path, results, sections, f"seeds: {seeds}; ")
+    return write_experiment_page("gpu-cluster", path, results, sections, f"seeds: {seeds}; ")
 
 
 METHOD = """\

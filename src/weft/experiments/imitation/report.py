@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from weft.experiments.harness import ExperimentPage, line
+from weft.experiments.harness import line, write_experiment_page
 from weft.model import Problem, Schedule
 from weft.report.figures import Series, bar_figure
 from weft.report.page import Facts, Figure, Figures, Gantts, Section, Table, Text
@@ -148,13 +148,6 @@ def verdict(document: Mapping[str, Any]) -> list[str]:
     return [quality, speed]
 
 
-PAGE = ExperimentPage(
-    "imitation",
-    "DeepSched: networks that imitate HEFT",
-    "What is the value of a network that imitates a planner if the planner is fast?",
-)
-
-
 @colors_by_name()
 def write(
     path: Path, document: Mapping[str, Any], problem: Problem, schedules: Mapping[str, Schedule]
@@ -173,7 +166,7 @@ def write(
         Section("Why", [Text(HOW), charts]),
         Section("Training", _training(document)),
     ]
-    return PAGE.write(path, document, sections)
+    return write_experiment_page("imitation", path, document, sections)
 
 
 def _facts(document: Mapping[str, Any]) -> Facts:

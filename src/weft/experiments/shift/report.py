@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.experiments.harness import ExperimentPage, line
+from weft.experiments.harness import line, write_experiment_page
 from weft.experiments.shift.queues import ClusterResult
 from weft.experiments.shift.runs import ShiftResults
 from weft.experiments.shift.statistics import LEARNERS, WINDOW, window_ratios
@@ -38,14 +38,6 @@ GOAL_COLUMNS: Columns = [
     "unit",
     "met",
 ]
-
-
-PAGE = ExperimentPage(
-    "shift",
-    "Under a shift of the workload",
-    "A forest and a DQN are trained on tasks that suit a GPU and tested on tasks that "
-    "suit a CPU. Which of them adapts, and at what cost?",
-)
 
 
 @colors_by_name()
@@ -84,7 +76,7 @@ def write(path: Path, found: ShiftResults) -> Path:
         ),
         Section("Hardware and forest", _hardware_blocks(document)),
     ]
-    return PAGE.write(path, document, sections)
+    return write_experiment_page("shift", path, document, sections)
 
 
 STREAMS = """\

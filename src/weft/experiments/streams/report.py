@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from weft.experiments.harness import ExperimentPage
+from weft.experiments.harness import write_experiment_page
 from weft.experiments.streams.contenders import CONTENDERS, SPACES
 from weft.experiments.streams.testbed import PUBLISHED
 from weft.report.page import Facts, Section, Table, Text
@@ -45,14 +45,6 @@ Sipht) per setting, drawn as the testbed draws them. No transfers; a machine run
 at a time in the order of assignment. Flowtime is finish minus arrival. Published values are those \
 of the testbed, one seed of 20,000 workflows; contenders that keep tasks back leave its action \
 space and are listed for comparison only."""
-
-
-PAGE = ExperimentPage(
-    "streams",
-    "Streams on a published testbed",
-    "On DWS-Testbed learned schedulers (GOODRL, GPHH) are well ahead of HEFT. Are they "
-    "ahead of a HEFT that reads the clock?",
-)
 
 
 @colors_by_name()
@@ -95,7 +87,7 @@ def write(path: Path, results: Mapping[str, Any]) -> Path:
             ],
         ),
     ]
-    return PAGE.write(path, results, sections)
+    return write_experiment_page("streams", path, results, sections)
 
 
 def _settings(results: Mapping[str, Any]) -> Table:

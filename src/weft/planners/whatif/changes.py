@@ -130,8 +130,8 @@ class RemoveDevice:
 class FactorChange:
     """A change by a factor; its two texts are formats of its fields."""
 
-    text: ClassVar[str]
-    sentence: ClassVar[str]
+    texts: ClassVar[tuple[str, str]]
+    """The change as `parse_change` reads it, and within a sentence."""
     factor: float
 
     def __post_init__(self) -> None:
@@ -139,12 +139,12 @@ class FactorChange:
             raise InvalidInput(f"{self}: the factor must be a finite number above zero")
 
     def __str__(self) -> str:
-        return self.text.format(self)
+        return self.texts[0].format(self)
 
     @property
     def words(self) -> str:
         """The change within a sentence."""
-        return self.sentence.format(self)
+        return self.texts[1].format(self)
 
 
 @dataclass(frozen=True)
@@ -173,8 +173,7 @@ class LinkChange(FactorChange):
 class Bandwidth(LinkChange):
     """Links faster by a factor."""
 
-    text = "bandwidth {0.where}x{0.factor!r}"
-    sentence = "{0.factor:g} times the bandwidth {0.links}"
+    texts = ("bandwidth {0.where}x{0.factor!r}", "{0.factor:g} times the bandwidth {0.links}")
 
     def apply(self, problem: Problem) -> Problem:
         """Return the changed problem."""
@@ -192,8 +191,7 @@ class Bandwidth(LinkChange):
 class Latency(LinkChange):
     """The latency of links times a factor."""
 
-    text = "latency {0.where}x{0.factor!r}"
-    sentence = "{0.factor:g} times the latency {0.links}"
+    texts = ("latency {0.where}x{0.factor!r}", "{0.factor:g} times the latency {0.links}")
 
     def apply(self, problem: Problem) -> Problem:
         """Return the changed problem."""
@@ -208,17 +206,16 @@ class Latency(LinkChange):
 class Faster(FactorChange):
     """Tasks of a kind faster by a factor on every device."""
 
-    text = "faster {0.kind}={0.factor!r}"
-    sentence = "tasks of kind '{0.kind}' {0.factor:g} times as fast"
+    texts = ("faster {0.kind}={0.factor!r}", "tasks of kind '{0.kind}' {0.factor:g} times as fast")
     kind: str
     factor: float
 
     def apply(self, problem: Problem) -> Problem:
         """Return the changed problem."""
-        w = problem.workflow
-        if self.kind not in w.kinds:
-            raise UnknownName(f"no task has the kind '{self.kind}'{closest(self.kind, w.kinds)}")
-        mine = w.kind == w.kinds.index(self.kind)
+        kinds = problem.workflow.kinds
+        if self.kind not in kinds:
+            raise UnknownName(f"no task has the kind '{self.kind}'{closest(self.kind, kinds)}")
+        mine = problem.workflow.kind == kinds.index(self.kind)
         return replace(
             problem, work=frozen(np.where(mine, problem.work / self.factor, problem.work))
         )
@@ -228,8 +225,7 @@ class Faster(FactorChange):
 class DeviceSpeed(FactorChange):
     """A device, or all of a kind, faster by a factor for every task."""
 
-    text = "speed {0.name}={0.factor!r}"
-    sentence = "{0.name} {0.factor:g} times as fast"
+    texts = ("speed {0.name}={0.factor!r}", "{0.name} {0.factor:g} times as fast")
     name: str
     factor: float
 

@@ -145,11 +145,7 @@ def portfolio_makespan() -> ReplanningPolicy:
 for _name, _family, _summary in (
     ("tuned-list", "replanning", "Replanning at every event, with weights tuned by evolution."),
     ("portfolio", "replanning", "Several plans at every event; follows the best predicted one."),
-    (
-        "replan-switch",
-        "replanning",
-        "A network chooses at every event: improve the incumbent plan, or replan as `portfolio`.",
-    ),
+    ("replan-switch", "replanning", "A network improves the incumbent, or replans, at each event."),
     ("dqn", "two-stage", "Two-stage DQN: Q-networks choose a ready task, then a device, or wait."),
 ):
     POLICIES.register(_name, family=_family, summary=_summary)(partial(bundled_policy, _name))

@@ -12,18 +12,9 @@ from typing import Any
 
 from weft.errors import InvalidInput
 from weft.model import Cluster, Scenario, Workload
+from weft.runtime.backends import protocol
 from weft.runtime.backends.payload import Payload
-from weft.runtime.backends.protocol import (
-    Call,
-    DeviceAdded,
-    DeviceLost,
-    Event,
-    Failed,
-    Fault,
-    Finished,
-    Order,
-    Started,
-)
+from weft.runtime.backends.protocol import Call, Event, Order
 from weft.runtime.backends.result_file import save
 from weft.sim.cache import KindCache
 
@@ -67,7 +58,7 @@ class FakeBackend:
         scenario: Scenario | None = None,
         *,
         modelled: bool = True,
-        faults: Mapping[int, Sequence[Fault]] | None = None,
+        faults: Mapping[int, Sequence[protocol.Fault]] | None = None,
         hangs: Sequence[int] = (),
     ) -> None:
         self.cluster = cluster
@@ -194,7 +185,7 @@ class FakeBackend:
         lane.start = self._now
         hangs = not self._hangs.isdisjoint(order.members)
         lane.end = inf if hangs else self._now + self._seconds(order, device)
-        self._events.append(Started(order.number, device, self._now))
+        self._events.append(protocol.Started(order.number, device, self._now))
 
     def _next(self, device: int) -> None:
         self._lanes[device].end = inf
@@ -205,12 +196,12 @@ class FakeBackend:
         for i in order.members:
             if self._script.get(i):
                 fault = self._script[i].pop(0)
-                return Failed(
+                return protocol.Failed(
                     order.number, device, lane.start, self._now, fault, f"scripted: {fault}"
                 )
         branches = tuple(self._branches(i) for i in order.members)
         data = tuple(0.0 for _ in order.members)
-        return Finished(order.number, device, lane.start, self._now, data, branches)
+        return protocol.Finished(order.number, device, lane.start, self._now, data, branches)
 
     def _branches(self, instance: int) -> tuple[int, ...]:
         job, task = self.workload.task_of(instance)
@@ -230,11 +221,11 @@ class FakeBackend:
                 self._caches[device].empty()
             lane.orders.clear()
             lane.end = inf
-            self._events.append(DeviceLost(device, self._now, "scripted"))
+            self._events.append(protocol.DeviceLost(device, self._now, "scripted"))
             return
         if lane.end < inf:
             lane.end = self._now + (lane.end - self._now) * (pace / old)
-        self._events.append(DeviceAdded(device, self._now, pace))
+        self._events.append(protocol.DeviceAdded(device, self._now, pace))
 
     def _seconds(self, order: Order, device: int) -> float:
         """Return the true seconds of a group, in the order of operations of docs/simulator.md."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from weft.errors import WeftError
 from weft.model import Cluster, Workload
+from weft.runtime.backends import protocol
 from weft.runtime.backends.calls import (
     MAX_KILLED_STARTS,
     MAX_STARTS,
@@ -48,17 +49,7 @@ from weft.runtime.backends.payload import (
     remove_folder,
     unpack,
 )
-from weft.runtime.backends.protocol import (
-    Call,
-    DeviceAdded,
-    DeviceLost,
-    Event,
-    Failed,
-    Finished,
-    Order,
-    Started,
-    Transfer,
-)
+from weft.runtime.backends.protocol import Call, Event, Order
 from weft.runtime.backends.real import RealBackend
 from weft.runtime.backends.result_file import load, save
 
@@ -168,7 +159,7 @@ class LocalBackend(RealBackend):
             self._worker(device).preload(self._calls.preload())
         lost = {d: text for d in range(len(self.specs)) if (text := self._prepare(d))}
         self._origin = time.perf_counter() - since
-        self._events = [DeviceLost(d, since, text) for d, text in lost.items()]
+        self._events = [protocol.DeviceLost(d, since, text) for d, text in lost.items()]
 
     def extend(self, workload: Workload, calls: Sequence[Call] | None, first: int) -> None:
         """Set the calls of a job; a worker receives a function with its first call."""
@@ -206,7 +197,7 @@ class LocalBackend(RealBackend):
         w.orders.append(order)
         self._orders[order.number] = (order, w)
         if len(w.orders) == 1 and not self._single:
-            self._events.append(Started(order.number, device, self.clock()))
+            self._events.append(protocol.Started(order.number, device, self.clock()))
 
     def cancel(self, number: int) -> None:
         """Cancel an order that waits; if it runs, kill its process, which is replaced."""
@@ -383,7 +374,7 @@ class LocalBackend(RealBackend):
             self._orders.pop(order.number, None)
             Path(f"{self._prefix}{order.number}").unlink(missing_ok=True)
         if w.ready:
-            self._events.append(DeviceLost(w.device, self.clock(), text, fault))
+            self._events.append(protocol.DeviceLost(w.device, self.clock(), text, fault))
             self._starts[w.device] = 0
         elif self._left_out(w, text, fault):
             return
@@ -435,7 +426,7 @@ class LocalBackend(RealBackend):
             w.greeted(message)
             if not w.ready:
                 w.ready = True
-                self._events.append(DeviceAdded(w.device, self.clock()))
+                self._events.append(protocol.DeviceAdded(w.device, self.clock()))
             return
         word, number, begin, end, *rest = message
         zero = self._origin - w.offset
@@ -450,9 +441,11 @@ class LocalBackend(RealBackend):
             self._events.append(self._finished(order, w.device, start, finish, *rest))
         else:
             fault, text, trace = rest
-            self._events.append(Failed(number, w.device, start, finish, fault, text, trace))
+            self._events.append(
+                protocol.Failed(number, w.device, start, finish, fault, text, trace)
+            )
         if w.orders and not self._single:
-            self._events.append(Started(w.orders[0].number, w.device, finish))
+            self._events.append(protocol.Started(w.orders[0].number, w.device, finish))
 
     def packed(self, value: Any, instance: int | None) -> Payload:
         """Pack arguments; once per instance, however often it runs."""
@@ -471,7 +464,7 @@ class LocalBackend(RealBackend):
         payload: Payload,
         branches: tuple[Any, ...],
         loads: list[Any],
-    ) -> Finished:
+    ) -> protocol.Finished:
         instance, parents = order.members[0], order.inputs[0]
         self._results[instance] = payload
         if instance in self._arguments and (
@@ -481,12 +474,12 @@ class LocalBackend(RealBackend):
         self._runs_on[instance] = device
         moved = tuple(
             [
-                Transfer(self._runs_on.get(parents[k] or 0, device), size, took)
+                protocol.Transfer(self._runs_on.get(parents[k] or 0, device), size, took)
                 for k, size, took in loads
             ]
         )
         w = self._workers[device]
-        return Finished(
+        return protocol.Finished(
             order.number,
             device,
             start,
