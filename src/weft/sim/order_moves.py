@@ -58,8 +58,10 @@ def uniform(random: np.ndarray) -> float:
 
 
 @njit_noalloc
-def shift(order: IntArray, place: IntArray, here: int, there: int) -> None:
-    """Move the task at place `here` to place `there`."""
+def shift(order: IntArray, place: IntArray, here: int, there: int) -> tuple[int, int]:
+    """Move the task at place `here`; return the first and last changed place, or NONE and NONE."""
+    if here == there:
+        return NONE, NONE
     t = order[here]
     step = 1 if there > here else -1
     for j in range(here, there, step):
@@ -67,6 +69,7 @@ def shift(order: IntArray, place: IntArray, here: int, there: int) -> None:
         place[order[j]] = j
     order[there] = t
     place[t] = there
+    return min(here, there), max(here, there)
 
 
 @njit_noalloc

@@ -2,6 +2,7 @@
 
 - `pools`: equal devices of a node; `profile`: amounts in use over time
 - `serial`: timing by earliest fit, from the beginning and from the end
+- `annealing`: a search over orders and pools, compiled
 """
 
 from weft.planners.packing.pools import Pools, each_alone, make_pools, pool_of_devices

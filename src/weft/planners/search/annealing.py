@@ -197,14 +197,11 @@ def anneal(
         )
         here = c.place[t]
         if there != NONE:
-            if there == here:
-                continue
-            shift(c.order, c.place, here, there)
-            first, last = min(here, there), max(here, there)
+            first, last = shift(c.order, c.place, here, there)
         else:
             first, last = choose(a, c, w, size, new)
-            if last == NONE:
-                continue
+        if last == NONE:
+            continue
         value = decode_from(a, goal, c.order, c.choice, tail, limit, w, first, last, now)
         if value == np.inf:
             if there != NONE:

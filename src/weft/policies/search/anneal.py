@@ -332,14 +332,11 @@ def anneal(left: Residual, grid: FloatArray, c: PlanChain, work: float, warmth: 
         )
         here = c.place[t]
         if there != NONE:
-            if there == here:
-                continue
-            shift(order, c.place, here, there)
-            first = min(here, there)
+            first, _ = shift(order, c.place, here, there)
         else:
             first = _choose(left, c, size, new)
-            if first == NONE:
-                continue
+        if first == NONE:
+            continue
         value = evaluate(left, grid, c, first, limit)
         if value > limit:
             if there != NONE:

@@ -1,0 +1,266 @@
+"""Annealing over orders and pools, for nodes whose tasks share capacities, compiled.
+
+The decoder places tasks one by one in the given order, each at the earliest time at which its pool
+has a free device and its node has room. It stores the last accepted placement, starts where the
+order changed and stops as soon as the value must exceed the limit.
+
+Some moves follow a critical path: from the last task back to one that starts at time 0, each
+waiting for data or for what another task of its node gives back.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.model import Problem, ProblemArrays
+from weft.model.columns import FloatArray, IntArray
+from weft.planners.objective import Goal, score
+from weft.planners.packing.pools import Pools
+from weft.planners.packing.profile import Profile, clear_profile, earliest_fit, empty_profile, use
+from weft.planners.search.annealing import BEST, CURRENT, Chain, Path, keep, set_state
+from weft.sim.kernel.gaps import NONE
+from weft.sim.kernel.jit import njit
+from weft.sim.order_moves import (
+    ANY,
+    NEIGHBOUR_SHARE,
+    another_place,
+    before_wait,
+    behind_waiting,
+    below,
+    neighbour,
+    shift,
+    uniform,
+)
+
+CRITICAL, DIRECT = 0.4, 0.8
+"""Share of moves that take a task from the critical path, and the share of these that remove its
+wait; the others are as for any task."""
+
+POOL_MOVES, ANY_SHARE = 0.4, 0.6
+"""Share of the other moves that change pools, and of these the moves to the earliest finish."""
+
+KEEP = -2
+"""No new choice."""
+
+
+class PackingDecoder(NamedTuple):
+    """The problem of a decoder and all its memory; each thread needs its own."""
+
+    a: ProblemArrays
+    pools: Pools
+    goal: Goal
+    tail: FloatArray  # (n, pools) or (n, 1): the shortest time from a finish to the end
+
+    pool: IntArray  # (n,) the placement that is being made
+    start: FloatArray  # (n,)
+    finish: FloatArray  # (n,)
+    kept_pool: IntArray  # (n,) the stored placement
+    kept_start: FloatArray  # (n,)
+    kept_finish: FloatArray  # (n,)
+    ready: FloatArray  # (pools,)
+    profile: Profile
+
+
+def make_packing_decoder(
+    problem: Problem, pools: Pools, goal: Goal, tail: FloatArray
+) -> PackingDecoder:
+    """Make the decoder of a problem."""
+    n = problem.n
+    pool, kept_pool = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    times = [np.zeros(n) for _ in range(4)]
+    return PackingDecoder(
+        problem.arrays,
+        pools,
+        goal,
+        tail,
+        pool,
+        times[0],
+        times[1],
+        kept_pool,
+        times[2],
+        times[3],
+        np.zeros(len(pools.first)),
+        empty_profile(pools.room, n),
+    )
+
+
+@njit
+def decode_packed(
+    w: PackingDecoder, c: Chain, limit: float, first: int, last: int, current: float
+) -> float:
+    """Place the tasks of a chain as `weft.planners.search.decoder.decode_from` does, in pools."""
+    a, pools, goal, tail, order, choice = w.a, w.pools, w.goal, w.tail, c.order, c.choice
+    n, count, wide = len(order), len(pools.first), tail.shape[1] > 1
+    cut = (limit - goal.least) * goal.longest  # a longer makespan has a value above it
+    makespan, same, ready = 0.0, True, w.ready
+    clear_profile(w.profile)
+    for j in range(first):
+        t = order[j]
+        w.pool[t], w.start[t], w.finish[t] = w.kept_pool[t], w.kept_start[t], w.kept_finish[t]
+        use(w.profile, pools, w.pool[t], t, w.start[t], w.finish[t])
+        makespan = max(makespan, w.finish[t])
+    for j in range(first, n):
+        t = order[j]
+        low, high = (0, count) if choice[t] < 0 else (choice[t], choice[t] + 1)
+        for k in range(low, high):
+            ready[k] = 0.0
+        for e in range(a.pred_ptr[t], a.pred_ptr[t + 1]):
+            source, sent, data = w.pool[a.pred[e]], w.finish[a.pred[e]], a.pred_data[e]
+            for k in range(low, high):
+                moved = pools.latency[source, k] + data * pools.per_byte[source, k]
+                ready[k] = max(ready[k], sent + moved)
+        pool, start, finish = NONE, 0.0, np.inf
+        for k in range(low, high):
+            pace = a.pace[a.row[t], pools.first[k]]
+            seconds = a.work[t] * pace if pace < np.inf else np.inf
+            if ready[k] + seconds >= finish:
+                continue
+            begin = earliest_fit(w.profile, pools, k, t, ready[k], seconds, finish)
+            if begin + seconds < finish:
+                pool, start, finish = k, begin, begin + seconds
+        if finish + tail[t, pool if wide else 0] > cut:
+            return np.inf
+        same = same and pool == w.kept_pool[t] and start == w.kept_start[t]
+        w.pool[t], w.start[t], w.finish[t] = pool, start, finish
+        makespan = max(makespan, finish)
+        if j == last and same:
+            return current
+        use(w.profile, pools, pool, t, start, finish)
+    value = makespan
+    if not goal.plain:
+        value = score(goal, makespan, pools.first[w.pool], w.start, w.finish)
+    if value > limit:
+        return np.inf
+    for j in range(first, n):
+        t = order[j]
+        w.kept_pool[t], w.kept_start[t], w.kept_finish[t] = w.pool[t], w.start[t], w.finish[t]
+    return value
+
+
+@njit
+def begin_packed(w: PackingDecoder, c: Chain, order: IntArray, choice: IntArray) -> float:
+    """Start a chain at an order and choices; its best state stays if it is better."""
+    set_state(c, order, choice)
+    value = decode_packed(w, c, np.inf, 0, NONE, np.inf)
+    c.value[CURRENT] = value
+    _trace_path(w, c.path, c.random)
+    if value < c.value[BEST]:
+        keep(c)
+    return value
+
+
+@njit
+def _trace_path(w: PackingDecoder, path: Path, random: np.ndarray) -> None:
+    """Find a critical path of the stored schedule; among tasks that end in time, draw one."""
+    a, pools = w.a, w.pools
+    t, size = int(np.argmax(w.kept_finish)), 0
+    while t != NONE:
+        wait, begin = NONE, w.kept_start[t]
+        if begin > 0.0:
+            for e in range(a.pred_ptr[t], a.pred_ptr[t + 1]):
+                u = a.pred[e]
+                here, there = w.kept_pool[u], w.kept_pool[t]
+                moved = pools.latency[here, there] + a.pred_data[e] * pools.per_byte[here, there]
+                if w.kept_finish[u] + moved == begin:
+                    wait = u
+                    break
+            if wait == NONE:
+                found, node = 0, pools.node[w.kept_pool[t]]
+                for k in range(len(w.kept_finish)):
+                    if w.kept_finish[k] == begin and pools.node[w.kept_pool[k]] == node and k != t:
+                        found += 1
+                        if below(random, found) == 0:
+                            wait = k
+        path.task[size], path.wait[size] = t, wait
+        size += 1
+        # Tasks of no duration may wait for one another at the same time.
+        t = wait if size < len(path.task) else NONE
+    path.size[0] = size
+
+
+@njit
+def _another_pool(w: PackingDecoder, t: int, random: np.ndarray, old: int) -> int:
+    """Draw a choice for a task: the earliest finish, the pool of a neighbour, or any."""
+    a, pools, kind, new = w.a, w.pools, uniform(random), ANY
+    if kind < ANY_SHARE and old != ANY:
+        return ANY
+    if kind < ANY_SHARE + NEIGHBOUR_SHARE:
+        other = neighbour(a, t, random)
+        new = ANY if other == NONE else w.kept_pool[other]
+    else:
+        new = below(random, len(pools.first))
+    if new != ANY and a.pace[a.row[t], pools.first[new]] == np.inf:
+        return old
+    return int(new)
+
+
+@njit
+def _unblock(w: PackingDecoder, c: Chain, i: int, many: bool) -> tuple[int, int, int]:
+    """Return the task, new pool and new place that remove the i-th wait of the critical path.
+
+    A pool is KEEP or a place NONE; both are if the wait cannot be removed by one move.
+    """
+    t, wait = c.path.task[i], c.path.wait[i]
+    if wait == NONE:
+        return t, KEEP, NONE
+    waiting_one = uniform(c.random) < 0.5
+    if many and w.kept_pool[wait] != w.kept_pool[t] and uniform(c.random) < 0.5:
+        return (t, w.kept_pool[wait], NONE) if waiting_one else (wait, w.kept_pool[t], NONE)
+    if c.place[wait] > c.place[t]:
+        return t, KEEP, NONE
+    if waiting_one:
+        return t, KEEP, before_wait(w.a, c.place, t, wait)
+    return wait, KEEP, behind_waiting(w.a, c.place, wait, t)
+
+
+@njit
+def _choose_pool(w: PackingDecoder, c: Chain, t: int, new: int) -> int:
+    """Set the choice of a task; return its place, or NONE if that changes nothing."""
+    if new == c.choice[t] or (new >= 0 and w.a.pace[w.a.row[t], w.pools.first[new]] == np.inf):
+        return NONE
+    c.choice[t] = new
+    return NONE if new == w.kept_pool[t] else int(c.place[t])  # it may run there already
+
+
+@njit
+def anneal_packed(
+    w: PackingDecoder, c: Chain, moves: int, temperature: float, target: float
+) -> None:
+    """Try a number of moves at a temperature; stop when the best value meets the target."""
+    n, many = len(c.order), len(w.pools.first) > 1
+    for _ in range(moves):
+        now = c.value[CURRENT]
+        limit = now * (1.0 + 1e-12) - temperature * np.log(1.0 - uniform(c.random))
+        t, new, there = below(c.random, n), KEEP, NONE
+        if uniform(c.random) < CRITICAL:
+            i = below(c.random, c.path.size[0])
+            t = c.path.task[i]
+            if uniform(c.random) < DIRECT:
+                t, new, there = _unblock(w, c, i, many)
+        here, old = c.place[t], c.choice[t]
+        if new == KEEP and there == NONE:
+            if many and uniform(c.random) < POOL_MOVES:
+                new = _another_pool(w, t, c.random, old)
+            else:
+                there = another_place(w.a, c.order, c.place, t, c.random)
+        if there != NONE:
+            first, last = shift(c.order, c.place, here, there)
+        else:
+            first = last = _choose_pool(w, c, t, new)
+        if last == NONE:
+            continue
+        value = decode_packed(w, c, limit, first, last, now)
+        if value == np.inf:
+            c.choice[t] = old
+            if there != NONE:
+                shift(c.order, c.place, there, here)
+            continue
+        c.value[CURRENT] = value
+        if value != now:  # then all tasks were placed
+            _trace_path(w, c.path, c.random)
+        if value < c.value[BEST]:
+            keep(c)
+            if value <= target:
+                return
