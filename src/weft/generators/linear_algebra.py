@@ -8,6 +8,10 @@ tiles that the one task wrote last and the other touches.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from functools import wraps
+
 from weft.generators.arguments import whole
 from weft.generators.generators import register_generator
 from weft.generators.sketch import Sketch
@@ -27,88 +31,6 @@ KERNEL_COST = {
 """Operations of a kernel on tiles of order b, in units of b**3 / 3."""
 
 Tile = tuple[str, int, int]
-
-
-@register_generator(
-    "cholesky", size="tiles", estimate=lambda tiles: tiles * (tiles + 1) * (tiles + 2) // 6
-)
-def cholesky(
-    *, tiles: int = 8, tile_size: int = 960, element: int = 8, sigma: float = 0.0, seed: int = 0
-) -> Workflow:
-    """Make a right-looking tiled Cholesky: T (T + 1) (T + 2) / 6 tasks, path of 3 T - 2.
-
-    Examples
-    --------
-    >>> w = cholesky(tiles=4)
-    >>> w.n, w.m, w.kinds
-    (20, 30, ('potrf', 'trsm', 'syrk', 'gemm'))
-    """
-    f = _Factorisation("cholesky", tiles, tile_size, element)
-    for k in range(f.tiles):
-        f.kernel("potrf", (k,), writes=[("A", k, k)])
-        for i in range(k + 1, f.tiles):
-            f.kernel("trsm", (i, k), reads=[("A", k, k)], writes=[("A", i, k)])
-        for i in range(k + 1, f.tiles):
-            f.kernel("syrk", (i, k), reads=[("A", i, k)], writes=[("A", i, i)])
-            for j in range(k + 1, i):
-                f.kernel("gemm", (i, j, k), reads=[("A", i, k), ("A", j, k)], writes=[("A", i, j)])
-    return f.sketch.finish(sigma=sigma, seed=seed)
-
-
-@register_generator(
-    "lu", size="tiles", estimate=lambda tiles: tiles * (tiles + 1) * (2 * tiles + 1) // 6
-)
-def lu(
-    *, tiles: int = 6, tile_size: int = 960, element: int = 8, sigma: float = 0.0, seed: int = 0
-) -> Workflow:
-    """Right-looking LU without pivoting between tiles: T (T + 1) (2 T + 1) / 6 tasks.
-
-    Examples
-    --------
-    >>> lu(tiles=3).n
-    14
-    """
-    f = _Factorisation("lu", tiles, tile_size, element)
-    for k in range(f.tiles):
-        f.kernel("getrf", (k,), writes=[("A", k, k)])
-        for j in range(k + 1, f.tiles):
-            f.kernel("trsm", (k, j), reads=[("A", k, k)], writes=[("A", k, j)])
-        for i in range(k + 1, f.tiles):
-            f.kernel("trsm", (i, k), reads=[("A", k, k)], writes=[("A", i, k)])
-        for i in range(k + 1, f.tiles):
-            for j in range(k + 1, f.tiles):
-                f.kernel("gemm", (i, j, k), reads=[("A", i, k), ("A", k, j)], writes=[("A", i, j)])
-    return f.sketch.finish(sigma=sigma, seed=seed)
-
-
-@register_generator(
-    "qr", size="tiles", estimate=lambda tiles: tiles * (tiles + 1) * (2 * tiles + 1) // 6
-)
-def qr(
-    *, tiles: int = 6, tile_size: int = 960, element: int = 8, sigma: float = 0.0, seed: int = 0
-) -> Workflow:
-    """Tiled QR with a flat tree (Buttari et al. 2009): T (T + 1) (2 T + 1) / 6 tasks.
-
-    Examples
-    --------
-    >>> w = qr(tiles=3)
-    >>> w.n, w.kinds
-    (14, ('geqrt', 'ormqr', 'tpqrt', 'tpmqrt'))
-    """
-    f = _Factorisation("qr", tiles, tile_size, element)
-    for k in range(f.tiles):
-        # The reflectors below the diagonal ("V") and the triangle above it ("A") go separate ways:
-        # ormqr reads the one while tpqrt changes the other.
-        f.kernel("geqrt", (k,), writes=[("A", k, k), ("V", k, k)])
-        for j in range(k + 1, f.tiles):
-            f.kernel("ormqr", (k, j), reads=[("V", k, k)], writes=[("A", k, j)])
-        for i in range(k + 1, f.tiles):
-            f.kernel("tpqrt", (i, k), writes=[("A", k, k), ("A", i, k)])
-            for j in range(k + 1, f.tiles):
-                f.kernel(
-                    "tpmqrt", (i, j, k), reads=[("A", i, k)], writes=[("A", k, j), ("A", i, j)]
-                )
-    return f.sketch.finish(sigma=sigma, seed=seed)
 
 
 class _Factorisation:
@@ -136,3 +58,93 @@ class _Factorisation:
                 self.sketch.edge(self._writer[tile], task, self.bytes)
         for tile in writes:
             self._writer[tile] = task
+
+
+def _register(
+    name: str, *, tiles: int, tasks: Callable[..., int]
+) -> Callable[[Callable[[_Factorisation], None]], Callable[..., Workflow]]:
+    """Register a factorisation (a decorator); it has `tiles` x `tiles` tiles by default."""
+
+    def enter(draw: Callable[[_Factorisation], None]) -> Callable[..., Workflow]:
+        @wraps(draw)
+        def make(
+            *,
+            tiles: int = tiles,
+            tile_size: int = 960,
+            element: int = 8,
+            sigma: float = 0.0,
+            seed: int = 0,
+        ) -> Workflow:
+            f = _Factorisation(name, tiles, tile_size, element)
+            draw(f)
+            return f.sketch.finish(sigma=sigma, seed=seed)
+
+        own = inspect.signature(make, follow_wrapped=False)
+        make.__signature__ = own  # type: ignore[attr-defined]
+        return register_generator(name, size="tiles", estimate=tasks)(make)
+
+    return enter
+
+
+@_register("cholesky", tiles=8, tasks=lambda tiles: tiles * (tiles + 1) * (tiles + 2) // 6)
+def cholesky(f: _Factorisation) -> None:
+    """Make a right-looking tiled Cholesky: T (T + 1) (T + 2) / 6 tasks, path of 3 T - 2.
+
+    Examples
+    --------
+    >>> w = cholesky(tiles=4)
+    >>> w.n, w.m, w.kinds
+    (20, 30, ('potrf', 'trsm', 'syrk', 'gemm'))
+    """
+    for k in range(f.tiles):
+        f.kernel("potrf", (k,), writes=[("A", k, k)])
+        for i in range(k + 1, f.tiles):
+            f.kernel("trsm", (i, k), reads=[("A", k, k)], writes=[("A", i, k)])
+        for i in range(k + 1, f.tiles):
+            f.kernel("syrk", (i, k), reads=[("A", i, k)], writes=[("A", i, i)])
+            for j in range(k + 1, i):
+                f.kernel("gemm", (i, j, k), reads=[("A", i, k), ("A", j, k)], writes=[("A", i, j)])
+
+
+@_register("lu", tiles=6, tasks=lambda tiles: tiles * (tiles + 1) * (2 * tiles + 1) // 6)
+def lu(f: _Factorisation) -> None:
+    """Right-looking LU without pivoting between tiles: T (T + 1) (2 T + 1) / 6 tasks.
+
+    Examples
+    --------
+    >>> lu(tiles=3).n
+    14
+    """
+    for k in range(f.tiles):
+        f.kernel("getrf", (k,), writes=[("A", k, k)])
+        for j in range(k + 1, f.tiles):
+            f.kernel("trsm", (k, j), reads=[("A", k, k)], writes=[("A", k, j)])
+        for i in range(k + 1, f.tiles):
+            f.kernel("trsm", (i, k), reads=[("A", k, k)], writes=[("A", i, k)])
+        for i in range(k + 1, f.tiles):
+            for j in range(k + 1, f.tiles):
+                f.kernel("gemm", (i, j, k), reads=[("A", i, k), ("A", k, j)], writes=[("A", i, j)])
+
+
+@_register("qr", tiles=6, tasks=lambda tiles: tiles * (tiles + 1) * (2 * tiles + 1) // 6)
+def qr(f: _Factorisation) -> None:
+    """Tiled QR with a flat tree (Buttari et al. 2009): T (T + 1) (2 T + 1) / 6 tasks.
+
+    Examples
+    --------
+    >>> w = qr(tiles=3)
+    >>> w.n, w.kinds
+    (14, ('geqrt', 'ormqr', 'tpqrt', 'tpmqrt'))
+    """
+    for k in range(f.tiles):
+        # The reflectors below the diagonal ("V") and the triangle above it ("A") go separate ways:
+        # ormqr reads the one while tpqrt changes the other.
+        f.kernel("geqrt", (k,), writes=[("A", k, k), ("V", k, k)])
+        for j in range(k + 1, f.tiles):
+            f.kernel("ormqr", (k, j), reads=[("V", k, k)], writes=[("A", k, j)])
+        for i in range(k + 1, f.tiles):
+            f.kernel("tpqrt", (i, k), writes=[("A", k, k), ("A", i, k)])
+            for j in range(k + 1, f.tiles):
+                f.kernel(
+                    "tpmqrt", (i, j, k), reads=[("A", i, k)], writes=[("A", k, j), ("A", i, j)]
+                )

@@ -11,7 +11,15 @@ from tests.policies.conditional.test_streams import GOOD
 from weft.errors import InvalidInput, Unsupported
 from weft.formats.native.stream_toml import load_stream, read_stream_toml
 from weft.policies.conditional.index import load_index
-from weft.policies.conditional.rollout import Rollout, continue_rollout, make_proposer, propose
+from weft.policies.conditional.rollout import (
+    Rollout,
+    RolloutBudget,
+    RolloutTables,
+    continue_rollout,
+    make_buffers,
+    make_proposer,
+    propose,
+)
 from weft.policies.conditional.rules import INDEX, choose_one
 from weft.policies.conditional.sampled_future import (
     PRESENT,
@@ -108,7 +116,9 @@ def test_with_the_real_future_a_rollout_costs_as_much_as_the_run(waiting, steps,
     load_index().choose(alone, actions)
     if base is not None:
         first_actions(alone.tables, player, actions[0])
-    rollout = continue_rollout(sampler, jobs, WEIGHTS, player, actions[0], spare)
+    buffers, budget = make_buffers(4), RolloutBudget(AHEAD, 2, 2, 1.0)
+    tables = RolloutTables(sampler, WEIGHTS, player, player, buffers, budget)
+    rollout = continue_rollout(tables, jobs, actions[0], spare)
     if base is None:
         real = run_index(alone.tables, WEIGHTS, actions[0], 10_000)
     else:

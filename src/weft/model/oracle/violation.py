@@ -172,22 +172,13 @@ def misfits(problem: Problem, task: IntArray, device: IntArray) -> Iterator[Viol
     """Yield rows on a device that lacks memory or cores for them, or cannot run their kind."""
     w, c = problem.workflow, problem.cluster
     small = w.memory[task] > c.memory[device]
-    for r in np.flatnonzero(small).tolist():
-        need, room = w.memory[task[r]], c.memory[device[r]]
-        yield Violation(
-            "memory",
-            f"{task_name(problem, task[r])} needs {need:g} bytes, "
-            f"{device_name(problem, device[r])} has {room:g}",
-        )
     own = np.isinf(c.capacity["cores"])[c.node] if "cores" in c.capacity else np.ones(c.p, bool)
     narrow = (w.cores[task] > c.cores[device]) & own[device]  # elsewhere the node has the cores
-    for r in np.flatnonzero(narrow).tolist():
-        need, room = w.cores[task[r]], c.cores[device[r]]
-        yield Violation(
-            "cores",
-            f"{task_name(problem, task[r])} needs {need} cores, {device_name(problem, device[r])} "
-            f"has {room}",
-        )
+    for rule, unit, lacking in (("memory", "bytes", small), ("cores", "cores", narrow)):
+        for r in np.flatnonzero(lacking).tolist():
+            need, room = getattr(w, rule)[task[r]], getattr(c, rule)[device[r]]
+            text = f"{task_name(problem, task[r])} needs {need:g} {unit}, "
+            yield Violation(rule, f"{text}{device_name(problem, device[r])} has {room:g}")
     for r in np.flatnonzero(
         np.isinf(problem.pace[problem.row[task], device]) & ~small & ~narrow
     ).tolist():

@@ -203,31 +203,33 @@ class Latency(LinkChange):
 
 
 @dataclass(frozen=True)
-class Faster(FactorChange):
+class SpeedChange(FactorChange):
+    """A change of the speed of what has a name."""
+
+    name: str
+    factor: float
+
+
+class Faster(SpeedChange):
     """Tasks of a kind faster by a factor on every device."""
 
-    texts = ("faster {0.kind}={0.factor!r}", "tasks of kind '{0.kind}' {0.factor:g} times as fast")
-    kind: str
-    factor: float
+    texts = ("faster {0.name}={0.factor!r}", "tasks of kind '{0.name}' {0.factor:g} times as fast")
 
     def apply(self, problem: Problem) -> Problem:
         """Return the changed problem."""
         kinds = problem.workflow.kinds
-        if self.kind not in kinds:
-            raise UnknownName(f"no task has the kind '{self.kind}'{closest(self.kind, kinds)}")
-        mine = problem.workflow.kind == kinds.index(self.kind)
+        if self.name not in kinds:
+            raise UnknownName(f"no task has the kind '{self.name}'{closest(self.name, kinds)}")
+        mine = problem.workflow.kind == kinds.index(self.name)
         return replace(
             problem, work=frozen(np.where(mine, problem.work / self.factor, problem.work))
         )
 
 
-@dataclass(frozen=True)
-class DeviceSpeed(FactorChange):
+class DeviceSpeed(SpeedChange):
     """A device, or all of a kind, faster by a factor for every task."""
 
     texts = ("speed {0.name}={0.factor!r}", "{0.name} {0.factor:g} times as fast")
-    name: str
-    factor: float
 
     def apply(self, problem: Problem) -> Problem:
         """Return the changed problem."""
