@@ -9,28 +9,15 @@ import pickle
 import select
 import sys
 import time
-import warnings
 from collections.abc import Sequence
 from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
-from weft.errors import WeftError
 from weft.model import Cluster, Workload
 from weft.runtime.backends import protocol
-from weft.runtime.backends.calls import (
-    MAX_KILLED_STARTS,
-    MAX_STARTS,
-    Calls,
-    CallTable,
-    pickled_function,
-)
-from weft.runtime.backends.descendants import (
-    descendants,
-    end_descendants,
-    leaders_with_others,
-    new_token,
-)
+from weft.runtime.backends.calls import Calls, CallTable, pickled_function
+from weft.runtime.backends.descendants import end_descendants
 from weft.runtime.backends.local import worker
 from weft.runtime.backends.local.device import (
     LocalDevices,
@@ -38,7 +25,8 @@ from weft.runtime.backends.local.device import (
     local_devices,
     with_nodes_of,
 )
-from weft.runtime.backends.local.process import WorkerLink, WorkerProcess
+from weft.runtime.backends.local.process import WorkerLink
+from weft.runtime.backends.local.workers import WorkerDevices
 from weft.runtime.backends.payload import (
     Payload,
     clear_folder,
@@ -50,18 +38,16 @@ from weft.runtime.backends.payload import (
     unpack,
 )
 from weft.runtime.backends.protocol import Call, Event, Order
-from weft.runtime.backends.real import RealBackend
 from weft.runtime.backends.result_file import load, save
 
 ENOUGH = 2
 """Orders per device that keep it busy while a round of `LocalBackend.wait` goes on."""
 
 
-class LocalBackend(RealBackend):
+class LocalBackend(WorkerDevices):
     """Devices that are processes of this machine.
 
-    A ``with`` block keeps them for several runs. Tasks run at least once: a task whose process dies
-    runs again elsewhere.
+    Tasks run at least once: a task whose process dies runs again elsewhere.
 
     Parameters
     ----------
@@ -76,22 +62,10 @@ class LocalBackend(RealBackend):
     def __init__(self, devices: LocalDevices = None, *, round_seconds: float = 0.0) -> None:
         self.round_seconds = round_seconds
         self._next_round = 0.0
-        self.specs = local_devices(devices)
+        super().__init__(local_devices(devices))
         self._cluster = with_nodes_of(local_cluster(self.specs), devices)
-        self._folder: Path | None = None
-        self._workers: list[WorkerLink | None] = [None] * len(self.specs)
-        self._starts = [0] * len(self.specs)
-        """Device -> starts in a row at which its process died."""
-        self._token = new_token()
-        self._spawned = 0
-        self._poll = select.poll()
-        self._at: dict[int, WorkerLink] = {}
-        """File descriptor of a pipe -> its worker."""
-        self._owner = os.getpid()
         self._results: dict[int, Payload] = {}
         self._events: list[Event] = []
-        self._unsent: dict[WorkerLink, None] = {}
-        """Workers with unsent messages."""
         self._orders: dict[int, tuple[Order, WorkerLink]] = {}
         self._single = False
         """Each call is one order, and nobody asks when it starts: the calls of an executor."""
@@ -299,72 +273,7 @@ class LocalBackend(RealBackend):
                 os.close(end)
         self._waker, self._woken = None, False
 
-    # -- processes ----------------------------------------------------------
-
-    def _worker(self, device: int) -> WorkerLink:
-        w = self._workers[device]
-        assert w is not None
-        return w
-
-    def _spawn(self, device: int) -> None:
-        assert self._folder is not None
-        self._spawned += 1
-        token = f"{self._token}.{self._spawned}."
-        self._watch(WorkerProcess(device, self.specs[device], self._folder, token))
-
-    def _watch(self, w: WorkerLink) -> None:
-        """Receive the messages of a worker from now on."""
-        self._workers[w.device] = w
-        for file in (w.box.fd, w.watch):
-            if file is not None:
-                self._at[file] = w
-                self._poll.register(file, select.POLLIN)
-
-    def _forget_worker(self, w: WorkerLink) -> None:
-        for file in [file for file, owner in self._at.items() if owner is w]:
-            self._poll.unregister(file)
-            del self._at[file]
-        self._unsent.pop(w, None)
-        self._workers[w.device] = None
-
-    def _dismiss(self, w: WorkerLink) -> None:
-        self._forget_worker(w)
-        w.end()
-
-    def _end_children(self) -> None:
-        """Kill the processes that tasks left behind, and their workers with them."""
-        own = {w.pid: w for w in self._workers if w is not None and w.pid}
-        left = {token for pid, token in descendants(self._token).items() if pid not in own}
-        crowded = leaders_with_others(own)
-        for pid, w in own.items():
-            if w.token in left or pid in crowded:
-                self._dismiss(w)
-        if left:
-            end_descendants(self._token, keep=[w.pid for w in self._workers if w])
-
-    def _prepare(self, device: int) -> str:
-        """Wait until a worker is up, and replace one that dies; return why it is left out."""
-        while not (w := self._worker(device)).handshake():
-            text, fault = w.start_failure()
-            self._dismiss(w)
-            if self._left_out(w, text, fault):
-                return text
-            self._spawn(device)
-            self._worker(device).preload(self._calls.preload())
-        return ""
-
-    def _left_out(self, w: WorkerLink, text: str, fault: str) -> bool:
-        """Count a start at which a worker died; return whether it was one too many."""
-        device = w.device
-        self._starts[device] += 1
-        if self._starts[device] < (MAX_STARTS if fault == "exited" else MAX_KILLED_STARTS):
-            return False
-        about = f"the process of device '{self.specs[device].name}' dies before it can work"
-        if not any(self._workers):
-            self.close()
-            raise WeftError(f"no device is left: {about}, again and again: {text}")
-        warnings.warn(f"{about}, again and again: {text}; the run goes on without", stacklevel=2)
-        return True
+    # -- messages -----------------------------------------------------------
 
     def _replace_dead(self, w: WorkerLink) -> None:
         """Report a dead worker, remove its unfinished files, and start another."""
@@ -379,8 +288,6 @@ class LocalBackend(RealBackend):
         elif self._left_out(w, text, fault):
             return
         self._spawn(w.device)
-
-    # -- messages -----------------------------------------------------------
 
     def _flush(self) -> None:
         for w in list(self._unsent):

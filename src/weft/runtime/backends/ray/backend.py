@@ -63,8 +63,7 @@ PINGS = 5
 class RayBackend(RealBackend):
     """Devices that are actors of Ray.
 
-    A ``with`` block keeps them for several runs. Tasks run at least once: a task whose process dies
-    runs again elsewhere.
+    Tasks run at least once: a task whose process dies runs again elsewhere.
 
     Parameters
     ----------
