@@ -23,11 +23,11 @@ from .learn.durations.end_time import RunState as RunState
 from .model.builder import WorkflowBuilder as WorkflowBuilder
 from .model.check import check as check
 from .model.cluster import Cluster as Cluster
-from .model.cluster import Device as Device
-from .model.cluster import Links as Links
 from .model.explain import Explanation as Explanation
 from .model.explain import compare_explanations as compare_explanations
 from .model.explain import explain as explain
+from .model.machines.device import Device as Device
+from .model.machines.device import Links as Links
 from .model.machines.setup import Setup as Setup
 from .model.network.topology import Port as Port
 from .model.network.topology import Topology as Topology

@@ -12,8 +12,8 @@
 """
 
 from weft.model.builder import WorkflowBuilder
-from weft.model.cluster import Cluster, Device, Links
-from weft.model.machines import Setup
+from weft.model.cluster import Cluster
+from weft.model.machines import Device, Links, Setup
 from weft.model.network import Port, Topology, Transfers, Trunk
 from weft.model.problem import Problem, ProblemArrays
 from weft.model.scenario import Scenario

@@ -11,64 +11,11 @@ from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput
 from weft.model.columns import FloatArray, IntArray, assign, floats, frozen, integers
-from weft.model.machines.setup import ANY_KIND, Setup, checked_setup, setup_columns, setup_of_kinds
+from weft.model.machines.device import LARGEST_CURVE, Device, Links, curves_of
+from weft.model.machines.setup import ANY_KIND, checked_setup, setup_columns, setup_of_kinds
 from weft.model.network.topology import Routes, Topology
 from weft.model.validation import refuse, refuse_negative, refuse_not_positive, unique_names
 from weft.registry import closest
-
-Curve = float | Sequence[float]
-"""How the seconds of a batch grow: those of 1, 2, ... tasks over those of one; or one number, the
-share of one task's seconds that each further task adds."""
-
-LARGEST_CURVE = 10_000
-"""Largest batch of a device with a batch curve."""
-
-
-@dataclass(frozen=True)
-class Device:
-    """One device, as users describe it; a `Cluster` keeps devices in columns."""
-
-    name: str
-    kind: str = "device"
-    node: str = "node0"
-    speed: float = 1.0
-    throughput: Mapping[str, float] = field(default_factory=dict)
-    memory: float = np.inf
-    cores: int = 1
-    batch: int = 1
-    batch_curve: Mapping[str, Curve] = field(default_factory=dict)
-    setup: Mapping[str, Setup | float] = field(default_factory=dict)
-    cache: float = np.inf
-    switch: float = 0.0
-    power: float = 0.0
-    idle_power: float = 0.0
-    price: float = 0.0
-
-
-@dataclass(frozen=True)
-class Links:
-    """Bandwidth (bytes per second) and latency (seconds) between nodes and within a node."""
-
-    bandwidth: float = np.inf
-    latency: float = 0.0
-    node_bandwidth: float | None = None
-    node_latency: float | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse matrices: those are for the cluster itself."""
-        for name, value in vars(self).items():
-            if np.ndim(value):
-                raise InvalidInput(
-                    f"{name} of links has shape {np.shape(value)}; give one number here, or a "
-                    "matrix to weft.Cluster"
-                )
-
-    def matrices(self, node: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return the (p, p) bandwidth and latency of devices on the given nodes."""
-        same = node[:, None] == node[None, :]
-        within = self.bandwidth if self.node_bandwidth is None else self.node_bandwidth
-        nearby = self.latency if self.node_latency is None else self.node_latency
-        return np.where(same, within, self.bandwidth), np.where(same, nearby, self.latency)
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +162,7 @@ class Cluster:
             memory=np.array([d.memory for d in devices], float),
             cores=np.array([d.cores for d in devices]),
             batch=np.array([d.batch for d in devices]),
-            batch_curve=_curves(devices),
+            batch_curve=curves_of(devices),
             setup=setup_columns([d.setup for d in devices]),
             cache=np.array([d.cache for d in devices], float),
             switch=np.array([d.switch for d in devices], float),
@@ -425,29 +372,3 @@ class Cluster:
     def _pair(self, flat: int) -> str:
         i, j = divmod(flat, self.p)
         return f"link '{self.names[i]}' -> '{self.names[j]}'"
-
-
-def _curves(devices: Sequence[Device]) -> dict[str, FloatArray]:
-    """Gather the batch curves of devices; a device without one has a constant curve."""
-    kinds = dict.fromkeys(k for d in devices for k in d.batch_curve)
-    most = min(max((d.batch for d in devices), default=1), LARGEST_CURVE + 1)
-    table = {k: np.full((len(devices), most), np.nan) for k in kinds}
-    for row, device in enumerate(devices):
-        for kind in kinds:
-            curve = device.batch_curve.get(kind, device.batch_curve.get(ANY_KIND, 0.0))
-            table[kind][row, : device.batch] = _curve_of(device, kind, curve)[:most]
-    return table
-
-
-def _curve_of(device: Device, kind: str, curve: Curve) -> FloatArray:
-    if np.ndim(curve) == 0:
-        sizes = np.arange(float(min(device.batch, LARGEST_CURVE + 1)))
-        with np.errstate(over="ignore"):  # infinite numbers are refused with the other curves
-            return np.asarray(1.0 + float(np.asarray(curve)) * sizes)
-    values = np.asarray(curve, float)
-    if values.shape != (device.batch,):
-        raise InvalidInput(
-            f"the batch curve of '{kind}' on device '{device.name}' has {values.size} numbers; "
-            f"give one for each batch size from 1 to {device.batch}, or a single number"
-        )
-    return values

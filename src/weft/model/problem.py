@@ -16,22 +16,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from weft.display import Displayed
 from weft.errors import InvalidInput
 from weft.model.cluster import Cluster
 from weft.model.columns import FloatArray, IntArray, floats, frozen
-from weft.model.costs import ROUNDING, amounts_of, costs_of, needs_of
+from weft.model.costs import ROUNDING, amounts_of, costs_of, needs_of, refuse_times
 from weft.model.validation import refuse
 from weft.model.workflow import Workflow
-
-SHORTEST = 1e-150
-"""Least seconds of a duration or a transfer that is not zero. Smaller ones lose their digits in
-products and quotients of times."""
-
-PLENTY = 1e300
-"""Sums of seconds below this leave room for every other sum of times."""
 
 
 class ProblemArrays(NamedTuple):
@@ -91,10 +84,7 @@ class Problem(Displayed):
     def __post_init__(self) -> None:
         """Refuse costs of other tasks or devices, and times too short or long to compute with."""
         self._refuse_shapes()
-        with np.errstate(all="ignore"):
-            total = _total_duration(self) + _total_transfer(self)
-        if not np.isfinite(total):
-            _refuse_total(self)
+        refuse_times(self)
 
     def _refuse_shapes(self) -> None:
         """Refuse a part that was replaced by that of another problem: kernels check no index."""
@@ -317,88 +307,6 @@ class Problem(Displayed):
             latency=c.latency,
             per_byte=c.per_byte,
         )
-
-
-def _total_duration(problem: Problem) -> float:
-    """Return the seconds of all tasks on all devices; refuse durations out of range."""
-    work, row, pace = problem.work, problem.row, problem.pace
-    quick = _quick_total(work, pace)
-    if quick is not None:
-        return quick
-    finite = np.where(np.isfinite(pace), pace, 0.0)
-    _refuse_duration(problem, ~np.isfinite(work * finite.max(axis=1, initial=0.0)[row]))
-    least = np.where(finite > 0.0, finite, np.inf).min(axis=1, initial=np.inf)[row]
-    _refuse_duration(problem, (work > 0.0) & (work * least < SHORTEST))
-    return float((work * finite.sum(axis=1)[row]).sum())
-
-
-def _quick_total(work: FloatArray, pace: FloatArray) -> float | None:
-    """Return a bound on all seconds if the extremes alone show that no duration is out of range."""
-    low, high = float(pace.min(initial=1.0)), float(pace.max(initial=1.0))
-    least = float(work.min(initial=np.inf, where=work > 0.0))
-    total = float(work.sum()) * high * pace.shape[1]
-    return total if low > 0.0 and least * low >= SHORTEST and total < PLENTY else None
-
-
-def _refuse_duration(problem: Problem, bad: NDArray[np.bool_]) -> None:
-    if not bad.any():
-        return
-    t = int(np.flatnonzero(bad)[0])
-    work, pace = float(problem.work[t]), problem.pace[problem.row[t]]
-    able = np.isfinite(pace) & (pace > 0.0)
-    seconds = np.where(able, work * pace, 1.0)
-    d = int(np.argmin(seconds) if np.isfinite(seconds).all() else np.argmax(seconds))
-    what = f"task '{problem.workflow.task_name(t)}' takes"
-    where = f"on device '{problem.cluster.names[d]}'"
-    if np.isinf(seconds[d]):
-        raise InvalidInput(f"{what} more seconds than a float can hold {where} (work {work:g})")
-    raise InvalidInput(
-        f"{what} {seconds[d]:g} seconds {where}; it must be 0 or at least {SHORTEST:g}"
-    )
-
-
-def _total_transfer(problem: Problem) -> float:
-    """Return the seconds of all edges over the slowest link; refuse transfers out of range."""
-    near, far, quick, slow = problem.cluster.extreme_links
-    data = problem.workflow.data
-    most = float(data.max(initial=0.0))
-    if not np.isfinite(far + most * slow):
-        _refuse_transfer(problem, most, slow=True)
-    least = float(data.min(initial=np.inf, where=data > 0.0))
-    if problem.m and min(near, least * quick) < SHORTEST:
-        _refuse_transfer(problem, least, slow=False)
-    return float(data.sum() * slow + problem.m * far)
-
-
-def _refuse_transfer(problem: Problem, data: float, *, slow: bool) -> None:
-    c = problem.cluster
-    seconds = c.latency + data * c.per_byte
-    if slow:
-        bad = ~np.isfinite(seconds)
-        takes, rule = "more seconds than a float can hold", ""
-    else:
-        parts = np.where(c.latency > 0.0, c.latency, np.inf), data * c.per_byte
-        bad = (parts[0] < SHORTEST) | ((c.per_byte > 0.0) & (parts[1] < SHORTEST))
-        takes, rule = (
-            "too few seconds",
-            f"; latency and data / bandwidth must be 0 or at least {SHORTEST:g}",
-        )
-    i, j = (int(x) for x in np.argwhere(bad)[0])
-    raise InvalidInput(
-        f"moving {data:g} bytes over link '{c.names[i]}' -> '{c.names[j]}' takes {takes} "
-        f"(latency {c.latency[i, j]:g}, bandwidth {c.bandwidth[i, j]:g}){rule}"
-    )
-
-
-def _refuse_total(problem: Problem) -> None:
-    pace = np.where(np.isinf(problem.pace), 0.0, problem.pace)
-    longest = problem.work * pace.max(axis=1)[problem.row]
-    t, most = int(longest.argmax()), problem.workflow.data.max(initial=0.0)
-    raise InvalidInput(
-        f"the times of '{problem.name}' add up to more seconds than a float can hold; task "
-        f"'{problem.workflow.task_name(t)}' takes up to {longest[t]:g}, an edge has up to "
-        f"{most:g} bytes"
-    )
 
 
 def _edge_pairs(edges: ArrayLike) -> IntArray:

@@ -21,8 +21,8 @@ from weft.errors import InvalidInput
 from weft.experiments.harness import data_folder
 from weft.formats.graphs.dax import read_dax
 from weft.model import Cluster, Problem, Workflow, Workload
-from weft.model.cluster import Device
 from weft.model.columns import FloatArray, IntArray
+from weft.model.machines.device import Device
 
 FOLDER = "dws_testbed"
 PUBLISHED = ("EST", "PEFT", "HEFT", "GPHH", "ERL_DWS", "GOODRL")

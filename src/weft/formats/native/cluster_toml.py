@@ -53,8 +53,8 @@ from weft.formats.parsing.limits import MAX_DEPTH, check_cells, check_devices
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record, shown
 from weft.model import Cluster, Device, Links, Topology
-from weft.model.cluster import Curve
 from weft.model.columns import FloatArray
+from weft.model.machines.device import Curve
 from weft.model.machines.setup import ANY_KIND, Setup
 
 QUANTITIES = {

@@ -77,9 +77,9 @@ from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import decode_text, is_there, naming, read_bytes
 from weft.model import Cluster, Device, Links, Problem
-from weft.model.cluster import LARGEST_CURVE, Curve
 from weft.model.conditional_stream import Arrivals, ConditionalStream, SharedStreams
 from weft.model.machines.capacity import offered_load
+from weft.model.machines.device import LARGEST_CURVE, Curve
 from weft.registry import closest
 
 _OWN_KEYS = ("name", "jobs", "deadline", "priority", "start", "arrivals", "tasks", "choices")
