@@ -18,8 +18,22 @@ STATUS = ("done", "lost", "cancelled")
 """How an execution ended: finished, cut off by a device failure, or cancelled with its job."""
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Executions:
+    """Columns of executions; `Trace` describes them."""
+
+    job: IntArray
+    task: IntArray
+    device: IntArray
+    decided: FloatArray
+    start: FloatArray
+    finish: FloatArray
+    status: IntArray
+    copy: BoolArray
+
+
 @dataclass(frozen=True, eq=False)
-class Trace(Displayed):
+class Trace(Executions, Displayed):
     """Executions in order of (start, device, job, task), and when each job ended.
 
     Attributes
@@ -37,15 +51,7 @@ class Trace(Displayed):
 
     workload: Workload
     scenario: Scenario
-    job: IntArray
-    task: IntArray
-    device: IntArray
-    decided: FloatArray
-    start: FloatArray
-    finish: FloatArray
-    status: IntArray
     batch: IntArray
-    copy: BoolArray
     job_finish: FloatArray
     eager: bool = True
     policy: str = ""

@@ -38,7 +38,18 @@ class DeviceStatus:
 
 
 @dataclass(frozen=True)
-class RunStatus:
+class Snapshot:
+    """A moment, `now` seconds after the beginning; live pages send it."""
+
+    now: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data, for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class RunStatus(Snapshot):
     """A moment of a run.
 
     Attributes
@@ -46,15 +57,10 @@ class RunStatus:
     waiting : reason -> tasks that wait for it
     """
 
-    now: float
     done: int
     tasks: int
     devices: tuple[DeviceStatus, ...]
     waiting: dict[str, int]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain data, for JSON."""
-        return asdict(self)
 
 
 class StatusReader:

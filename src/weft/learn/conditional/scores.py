@@ -69,22 +69,6 @@ def missed(times: FloatArray, goal: str, deadline: float) -> float:
     return float(over.mean() + TIE * times.mean())
 
 
-def completion_times(
-    policy: str | PathLike[str] | Policy,
-    streams: Sequence[ConditionalStream],
-    seeds: Sequence[int],
-    *,
-    idle: Idle | None = None,
-    authors: bool = False,
-) -> FloatArray:
-    """(streams, seeds) mean job completion time in seconds; inf where a policy never finishes.
-
-    `idle` defaults to that of the policy's training, and to "event" for rules.
-    """
-    times = completions(policy, streams, seeds, idle=idle, authors=authors)
-    return np.array([[float(jobs.mean()) for jobs in row] for row in times])
-
-
 def completions(
     policy: str | PathLike[str] | Policy,
     streams: Sequence[ConditionalStream],
@@ -93,7 +77,10 @@ def completions(
     idle: Idle | None = None,
     authors: bool = False,
 ) -> list[list[FloatArray]]:
-    """Return the completion time of every job in seconds, by stream and seed."""
+    """Return the completion time of every job in seconds, by stream and seed; inf: it never ends.
+
+    `idle` defaults to that of the policy's training, and to "event" for rules.
+    """
     policy = load_policy(policy)
     return [
         [_one(policy, stream, seed, idle, authors=authors) for seed in seeds] for stream in streams

@@ -19,7 +19,7 @@ from weft.model.oracle.violation import expand
 from weft.model.problem import Problem
 from weft.model.scenario import Scenario, active_instances, settled_times, taken_edges, templates
 from weft.model.schedule import Schedule
-from weft.model.trace import DONE, LOST, Trace
+from weft.model.trace import DONE, LOST, Executions, Trace
 from weft.model.workload import Workload
 
 KINDS = ("input", "branch", "retry", "device", "capacity", "arrival", "decision")
@@ -31,20 +31,12 @@ Among causes at the same time, the first one of this list binds."""
 
 
 @dataclass(frozen=True, eq=False)
-class ExecutionTable:
+class ExecutionTable(Executions):
     """The executions of a plan or trace in one form. A plan is one job that arrives at time 0."""
 
     workload: Workload
     scenario: Scenario | None  # None: a plan, which holds all branches
     eager: bool
-    job: IntArray
-    task: IntArray
-    device: IntArray
-    decided: FloatArray
-    start: FloatArray
-    finish: FloatArray
-    status: IntArray
-    copy: BoolArray
     group: IntArray  # (x,) number of the batch each execution belongs to, from 0
     transfers: Transfers | None = None  # on a network
 

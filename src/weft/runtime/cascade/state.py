@@ -6,8 +6,9 @@ once per second, so a page that missed some needs only the newest.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+
+from weft.runtime.status import Snapshot
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class StageState:
 
 
 @dataclass(frozen=True)
-class CascadeState:
+class CascadeState(Snapshot):
     """A moment of a cascade; `now` in seconds since it began, `requests` are those that are open.
 
     Examples
@@ -57,11 +58,6 @@ class CascadeState:
     {'waiting': 2, 'queued': 0, 'running': 0, 'batches': 0, 'requests': 0, 'seconds': 0.0}
     """
 
-    now: float
     requests: int
     units: tuple[UnitState, ...]
     stages: dict[str, StageState]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain data, for JSON."""
-        return asdict(self)

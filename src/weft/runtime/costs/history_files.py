@@ -11,15 +11,9 @@ from typing import Any
 from weft.errors import InvalidInput
 from weft.formats import Recording, load_recording
 from weft.formats.parsing.source import write_file
+from weft.runtime.costs import measurements as measured
 from weft.runtime.costs.history import History
-from weft.runtime.costs.measurements import (
-    LinkRow,
-    Measurement,
-    TaskRow,
-    checked,
-    parse_sizes,
-    sizes_text,
-)
+from weft.runtime.costs.measurements import LinkRow, Measurement, TaskRow
 
 FORMAT = "weft-history-1"
 FIELDS = (
@@ -48,7 +42,7 @@ def export_history(history: History, path: str | Path) -> int:
         table = csv.DictWriter(text, FIELDS, restval="")
         table.writeheader()
         for task in tasks:
-            sizes = sizes_text(task.sizes)
+            sizes = measured.sizes_text(task.sizes)
             table.writerow({"record": "task", **task._asdict(), "sizes": sizes})
         table.writerows({"record": "link", **link._asdict()} for link in links)
         write_file(path, text.getvalue())
@@ -129,13 +123,15 @@ def _row(make: Any, record: dict[str, Any]) -> Any:
         if name in needed and given in (None, ""):
             raise KeyError(name)
         if name == "sizes":
-            values.append(parse_sizes(given if isinstance(given, str) else json.dumps(given or {})))
+            values.append(
+                measured.parse_sizes(given if isinstance(given, str) else json.dumps(given or {}))
+            )
         elif name in needed[:4]:
             values.append(given)
         else:
             missing = make._field_defaults.get(name, 0.0)
             values.append(missing if given in (None, "") else _number(given, name))
-    return checked(make(*values))
+    return measured.checked(make(*values))
 
 
 def _number(value: Any, name: str) -> float:

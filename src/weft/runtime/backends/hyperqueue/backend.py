@@ -28,8 +28,6 @@ ENDED = re.compile(r"exit code (-?\d+)(?:.*?signal (\d+))?", re.DOTALL)
 class HyperQueueBackend(PilotBackend):
     """Devices that are tasks of a HyperQueue server.
 
-    A ``with`` block keeps them for several runs.
-
     Parameters
     ----------
     devices : a number of single cores, or one `PilotDevice` each; by default one per core of this

@@ -29,8 +29,6 @@ END_SECONDS = 3.0
 class SlurmBackend(PilotBackend):
     """Devices that are job steps within one allocation of Slurm.
 
-    A ``with`` block keeps them for several runs.
-
     Parameters
     ----------
     devices : a number of single cores, or one `PilotDevice` each; by default one per core of the
