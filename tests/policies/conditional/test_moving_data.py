@@ -11,7 +11,14 @@ from weft.model.check import check
 from weft.model.conditional_stream import ConditionalStream, ticked
 from weft.policies import simulate
 from weft.policies.conditional.evaluate import WINDOW, task_name
-from weft.policies.conditional.rollout import Rollout, continue_rollout, make_proposer
+from weft.policies.conditional.rollout import (
+    Rollout,
+    RolloutBudget,
+    RolloutTables,
+    continue_rollout,
+    make_buffers,
+    make_proposer,
+)
 from weft.policies.conditional.rules import FEATURES, INDEX, ConditionalRule, choose_one
 from weft.policies.conditional.sampled_future import PRESENT, load_state, make_sampler
 from weft.policies.conditional.view_policy import RuleViewPolicy
@@ -26,19 +33,19 @@ JOBS = 20
 
 
 @njit_noalloc
-def roll_out_and_run(tables, sampler, weights, base, outcome, steps, actions, cost):
+def roll_out_and_run(tables, rollout, outcome, steps, actions, cost):
     """Write the cost of the index after some steps: in a rollout with the real future, and really.
 
     Return the transfers and the results of open jobs that the rollout began with, or -1.
     """
     sim, state = sim_of(tables, 0), state_of(tables, 0)
+    sampler, weights = rollout.sampler, rollout.weights
     answer = proceed(sim, state)
     for _ in range(steps):
         if answer != MOMENT:
             return -1, -1
         choose_one(sim, state, INDEX, weights, actions[0])
-        act(sim, state, actions[0])
-        answer = proceed(sim, state)
+        answer = act(sim, state, actions[0])
     arrived, total = sim.world[0].next_arrival, len(sim.job) - 1
     jobs = load_state(sim, state, sampler, total - arrived)
     here, copied = sim_of(sampler.tables, PRESENT), 0
@@ -50,10 +57,9 @@ def roll_out_and_run(tables, sampler, weights, base, outcome, steps, actions, co
             copied += 1
     moving, results = here.world[0].moving, here.world[0].executions
     choose_one(sim, state, INDEX, weights, actions[0])
-    cost[0] = continue_rollout(sampler, jobs, weights, base, actions[0], actions[1])
+    cost[0] = continue_rollout(rollout, jobs, actions[0], actions[1])
     while answer == MOMENT:
-        act(sim, state, actions[0])
-        answer = proceed(sim, state)
+        answer = act(sim, state, actions[0])
         cost[1] += state.counters[0].cost
         choose_one(sim, state, INDEX, weights, actions[0])
     return moving, results
@@ -133,16 +139,10 @@ def test_with_the_real_future_a_rollout_costs_as_much_as_the_run(machines):
         batch.place(0, arrival, outcome)
         sampler = make_sampler(stream, batch, room=2 * JOBS, seed=0)
         actions, cost = np.zeros((2, batch.units), np.int64), np.zeros(2)
-        begun = roll_out_and_run(
-            batch.tables,
-            sampler,
-            index_weights(batch, seed),
-            make_proposer(None, batch),
-            outcome,
-            3 + seed % 7,
-            actions,
-            cost,
-        )
+        base, weights = make_proposer(None, batch), index_weights(batch, seed)
+        buffers, budget = make_buffers(batch.units), RolloutBudget(1, 2, 2, 1.0)
+        rollout = RolloutTables(sampler, weights, base, base, buffers, budget)
+        begun = roll_out_and_run(batch.tables, rollout, outcome, 3 + seed % 7, actions, cost)
         if begun[0] >= 0:
             assert cost[0] == cost[1]
             met += (np.array(begun) > 0) & (cost[0] > 0.0)
