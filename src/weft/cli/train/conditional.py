@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.values import number, whole
 from weft.cli.arguments import add_goal, add_option, add_stream
 from weft.cli.train.trainable import (
     Bar,
@@ -21,6 +20,7 @@ from weft.cli.train.trainable import (
     need_torch,
 )
 from weft.cli.train.trainable import train_seeds as train_each
+from weft.cli.values import number, whole
 
 if TYPE_CHECKING:
     from weft.learn.ppo import PpoProgress
