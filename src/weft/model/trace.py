@@ -19,7 +19,7 @@ STATUS = ("done", "lost", "cancelled")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Executions:
+class ExecutionColumns:
     """Columns of executions; `Trace` describes them."""
 
     job: IntArray
@@ -33,8 +33,8 @@ class Executions:
 
 
 @dataclass(frozen=True, eq=False)
-class Trace(Executions, Displayed):
-    """Executions in order of (start, device, job, task), and when each job ended.
+class Trace(ExecutionColumns, Displayed):
+    """ExecutionColumns in order of (start, device, job, task), and when each job ended.
 
     Attributes
     ----------
