@@ -34,7 +34,7 @@ class ExecutionColumns:
 
 @dataclass(frozen=True, eq=False)
 class Trace(ExecutionColumns, Displayed):
-    """ExecutionColumns in order of (start, device, job, task), and when each job ended.
+    """Executions in order of (start, device, job, task), and when each job ended.
 
     Attributes
     ----------

@@ -137,7 +137,7 @@ class ExecutionTable(ExecutionColumns):
 
 
 class GroupTable(NamedTuple):
-    """ExecutionColumns that ran together, and their neighbours on the device (-1: none)."""
+    """Executions that ran together, and their neighbours on the device (-1: none)."""
 
     start: FloatArray
     end: FloatArray
