@@ -19,7 +19,7 @@ STATUS = ("done", "lost", "cancelled")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ExecutionColumns:
+class TraceColumns:
     """Columns of executions; `Trace` describes them."""
 
     job: IntArray
@@ -33,7 +33,7 @@ class ExecutionColumns:
 
 
 @dataclass(frozen=True, eq=False)
-class Trace(ExecutionColumns, Displayed):
+class Trace(TraceColumns, Displayed):
     """Executions in order of (start, device, job, task), and when each job ended.
 
     Attributes

@@ -19,7 +19,7 @@ from weft.model.oracle.violation import expand
 from weft.model.problem import Problem
 from weft.model.scenario import Scenario, active_instances, settled_times, taken_edges, templates
 from weft.model.schedule import Schedule
-from weft.model.trace import DONE, LOST, ExecutionColumns, Trace
+from weft.model.trace import DONE, LOST, Trace, TraceColumns
 from weft.model.workload import Workload
 
 KINDS = ("input", "branch", "retry", "device", "capacity", "arrival", "decision")
@@ -31,7 +31,7 @@ Among causes at the same time, the first one of this list binds."""
 
 
 @dataclass(frozen=True, eq=False)
-class ExecutionTable(ExecutionColumns):
+class ExecutionTable(TraceColumns):
     """The executions of a plan or trace in one form. A plan is one job that arrives at time 0."""
 
     workload: Workload
