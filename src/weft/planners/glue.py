@@ -55,6 +55,8 @@ def glue_bound(problem: Problem, known: float) -> float:
     def refuted(target: float) -> bool:
         return bool(refutes(problem.arrays, heads, tails, target / slack))
 
+    if not refuted(known * (1.0 + FIRST_STEP * 0.5**STEPS)):  # the last step of the bisection
+        return known  # a refuted target refutes all smaller ones
     low, step = known, FIRST_STEP
     while refuted(known * (1.0 + step)):
         low = known * (1.0 + step)
