@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -173,6 +174,11 @@ def test_every_package_has_a_table_of_contents(path):
     for name in module.__all__:
         found = hasattr(module, name) or importlib.util.find_spec(f"{package}.{name}")
         assert found, f"{package}.{name} does not exist"
+    if package not in {"weft", "weft.cli"}:  # the public names; a file per verb
+        inside = {file.stem for file in path.parent.glob("*.py")} - {"__init__"}
+        inside |= {file.parent.name for file in path.parent.glob("*/__init__.py")}
+        missing = [name for name in sorted(inside) if not re.search(rf"\b{name}\b", module.__doc__)]
+        assert missing == [], f"the docstring of {package} leaves out {missing}"
 
 
 @pytest.mark.parametrize(

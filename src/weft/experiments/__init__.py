@@ -4,7 +4,9 @@ Each experiment has a module `experiment` with `reproduce(folder, quick=, progre
 `table(results)`; `weft reproduce NAME` runs it and `weft bench` runs the benchmarks.
 
 harness      processes, checkpoints, machine description, result files
+batch_curves policies on machines whose batches take longer when fuller
 conditional  conditional task graphs on CPUs and batching GPUs
+families     families of real workflows
 gpu_cluster  workflows on a heterogeneous GPU cluster
 imitation    networks that imitate HEFT (DeepSched) or a search
 shift        learned device choice under a shift of the workload
@@ -15,8 +17,10 @@ benchmarks   speed and plan quality
 
 __all__ = [
     "arena",
+    "batch_curves",
     "benchmarks",
     "conditional",
+    "families",
     "gpu_cluster",
     "harness",
     "imitation",

@@ -1,6 +1,7 @@
 """Environments and learners, one file per algorithm.
 
 - `cma`: separable CMA-ES
+- `dqn`: deep Q-networks that choose among candidates, in stages
 - `ppo`: proximal policy optimisation with masked actions
 - `onnx_session`: onnxruntime on one thread, for timings
 - `rendering`: the state of a simulation as text
@@ -22,6 +23,7 @@ from typing import Any
 __all__ = [
     "cma",
     "conditional",
+    "dqn",
     "durations",
     "imitation",
     "onnx_session",

@@ -2,13 +2,14 @@
 
 - `workflow`, `builder`: tasks, edges and choices; `cluster`: devices and links
 - `network`: links that transfers share
-- `problem`: a workflow bound to a cluster; `workload`: jobs over time
-- `conditional_stream`: a conditional problem that arrives repeatedly; `capacity`: its load
-- `machines`: set-up, what devices load before they run a kind of task
+- `variants`: several ways to run a task
+- `problem`: a workflow bound to a cluster; `costs`: its costs; `workload`: jobs over time
+- `conditional_stream`: a conditional problem that arrives repeatedly
+- `machines`: set-up, what devices load before they run a kind of task; capacity of devices
 - `scenario`: one drawn future; `schedule`: an intended plan; `trace`: an execution
 - `check`, `oracle`: the oracle; `metrics`: figures of schedules and traces
 - `explain`: why a plan or trace takes as long as it does
-- `columns`: read-only columns with errors that name the column and the value
+- `columns`, `validation`: read-only columns, and checks whose errors name column and value
 """
 
 from weft.model.builder import WorkflowBuilder

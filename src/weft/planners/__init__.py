@@ -2,7 +2,8 @@
 
 - `planner`: the protocol, the table of planners, `plan` and its certificate
 - `bounds`: proven lower bounds on the makespan
-- `glue`: a stronger bound for schedules without copies
+- `glue`: a stronger bound for schedules without copies; `capacity_bounds`: from shared capacities
+- `repair`: `replan`, after a lost device or a longer task; `plan_cache`: `PlanCache`
 - `replays`: plans for set-ups and shared links, compared by replay; `contention`, `setups`: the
   estimates that planners plan for
 - `packing`: plans for nodes whose tasks share capacities
@@ -11,6 +12,7 @@
 - `search`: planners that use a time budget: `anytime`, `exact`, `genetic`
 - `imitation`: networks that imitate planners: `deepsched`
 - `whatif`: changed machines and tasks, planned again; `sizing`: which machines to rent
+- `variants`: tasks with several ways to run them
 """
 
 from weft.planners.imitation.deepsched import planner as _deepsched  # noqa: F401 (registers)

@@ -5,24 +5,31 @@
 - `rule`: a priority rule that runs inside the kernel
 - `reference`: the slow twin of the kernel, one moment at a time
 - `lifecycle`: states of instances and devices without clock and I/O, shared with real runs
+- `lifecycle_state`: the state behind it; `renumbering`: after old jobs left
 - `story`: states, transitions and the log of each instance
 - `device_state`: queues, commands and executions of a device
 - `instance_tables`: tables that stay small with millions of instances
-- `room`: capacities that tasks on a node share
+- `room`, `traffic`, `cache`: shared capacities, shared links and loaded kinds, in plain Python
+- `order_moves`: moves of searches over orders and devices
 - `kernel`: the compiled event kernel and the searches that planners and policies share
 - `vector`: many step-wise simulations of a stream, for learning
 """
 
 __all__ = [
+    "cache",
     "device_state",
     "instance_tables",
     "kernel",
     "lifecycle",
+    "lifecycle_state",
+    "order_moves",
     "reference",
+    "renumbering",
     "room",
     "rule",
     "simulate",
     "story",
+    "traffic",
     "vector",
     "view",
 ]

@@ -3,6 +3,7 @@
 - `source`: bytes, text and JSON of a path
 - `record`: keys and values
 - `quantity`: numbers with units
+- `limits`: bytes and cells that readers accept
 """
 
-__all__ = ["quantity", "record", "source"]
+__all__ = ["limits", "quantity", "record", "source"]

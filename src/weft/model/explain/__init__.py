@@ -1,6 +1,7 @@
 """Why a plan or trace takes as long as it does.
 
 - `causes`: the latest event that each execution waited for
+- `capacity`: waits for the capacities of nodes
 - `chain`: the critical chain in pieces that sum to the makespan
 - `explanation`: `explain` and its result; `difference`: two results beside each other
 - `words`: quantities in sentences

@@ -9,6 +9,7 @@ HEFT, CPOP, PEFT and the other combinations are rows of `placements.COMBINATIONS
 - `insertion`: steps that list planners share, and placement at the end of a device
 - `common_link`: earliest finish on many devices with links alike; `loading`: on devices that load
   kinds of tasks
+- `gap_starts`: lower limits on the start in an idle gap
 - `lookahead`: placement by the finish of the children
 - `duplication`: placement that may copy a parent (DEFT)
 - `dynamic`: planners that choose the next task at every step (DLS, ETF, Min-Min and others)
@@ -20,6 +21,7 @@ __all__ = [
     "clustering",
     "duplication",
     "dynamic",
+    "gap_starts",
     "heft",
     "insertion",
     "loading",

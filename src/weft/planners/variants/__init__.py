@@ -1,6 +1,7 @@
-"""Tasks with several ways to run them: which variant, and the front of what they trade.
+"""Tasks with several ways to run them: which variant, and the front of their trade-offs.
 
 - `selection`: the variants of a plan under limits on accuracy and cost
+- `planning`: a planner's plan of such a problem
 - `proof`: the best variants and plan of small problems, proven
 - `front`: plans that no other one beats in makespan, cost, energy and accuracy
 """

@@ -9,6 +9,7 @@
 - `switch`: network that decides whether to keep the incumbent
 - `shrinkage`: network that decides how far observed durations are trusted
 - `portfolio`: several plans, of which the best is followed
+- `prices`: prices of the seconds of devices in streams
 - `policy`: the policies
 - `static_heft`: HEFT, planned once per job
 - `trained`: trained policies on disk
@@ -21,6 +22,7 @@ __all__ = [
     "placement",
     "policy",
     "portfolio",
+    "prices",
     "shrinkage",
     "state",
     "static_heft",

@@ -1,6 +1,7 @@
 """Answers as tables, pictures and pages.
 
 - `tornado`: what if; `front`: which machines; `trade_off`: which variants
+- `picture`: a picture as SVG, PNG or page
 """
 
 from weft.report.answers.front import save_front, sizing_text

@@ -2,6 +2,7 @@
 
 - `cause_data`: causes and the critical chain for the script of a Gantt chart
 - `contenders`: bars per contender, split by cause; `crown`: which of them are best
+- `scatter`: every task as a point, measured over predicted
 - `waterfall`: from a predicted makespan to the measured one
 - `search_curve`: best makespan and bound over the time of a search
 - `live`: the page that follows a run
@@ -15,6 +16,7 @@ __all__ = [
     "crown",
     "live",
     "notebook",
+    "scatter",
     "search_curve",
     "small_chart",
     "view",

@@ -1,5 +1,6 @@
 """Costs: measured durations and transfers, and the estimates made of them.
 
+- `batch_profile`: measured batch curves of functions
 - `cost_model`: predicted seconds by kind and size
 - `drift`: correction of estimates during a run
 - `estimates`: problems with estimated durations
@@ -7,6 +8,7 @@
 - `history`: the file of measurements
 - `history_files`: measurements as CSV and JSON, and from traces of other engines
 - `keys`: functions and sizes of arguments, by which measurements go
+- `learned_machines`: cold starts and batch curves learned from runs
 - `measurements`: the rows of the history
 - `online_times`: when servers answer, from their answers
 - `profiler`: devices of this machine and micro-benchmarks
@@ -15,6 +17,7 @@
 """
 
 __all__ = [
+    "batch_profile",
     "cost_model",
     "drift",
     "estimates",
@@ -22,6 +25,7 @@ __all__ = [
     "history",
     "history_files",
     "keys",
+    "learned_machines",
     "measurements",
     "online_times",
     "profiler",

@@ -6,6 +6,7 @@
 - `functions`: functions, promises, networkx graphs
 - `promises`: `weft.task`
 - `snakemake`: durations and ranks of Snakemake jobs
+- `variants`: tasks that run in one of several ways
 """
 
-__all__ = ["airflow", "commands", "dask_graph", "functions", "promises", "snakemake"]
+__all__ = ["airflow", "commands", "dask_graph", "functions", "promises", "snakemake", "variants"]

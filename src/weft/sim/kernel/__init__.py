@@ -1,24 +1,29 @@
 """The compiled event kernel and compiled searches that planners and policies share.
 
 - `jit`: the one door to numba
-- `tables`: the tables of one simulation
+- `tables`, `records`: the tables of one simulation and their dtypes; `sim_from_view`: from a view
 - `events`: time, finishes, changes of pace, cancellations, arrivals
 - `queues`, `commit`, `ready_heap`: device queues, commitments, the pool of ready instances
 - `features`, `setup`, `traffic`: what machines may have, loading of kinds, shared links
 - `rules`: priority rules inside the kernel
-- `ranks`: upward and downward rank
+- `ranks`: upward and downward rank; `gaps`: the earliest gap of a device
+- `mlp`: the forward pass of a network
 """
 
 __all__ = [
     "commit",
     "events",
     "features",
+    "gaps",
     "jit",
+    "mlp",
     "queues",
     "ranks",
     "ready_heap",
+    "records",
     "rules",
     "setup",
+    "sim_from_view",
     "tables",
     "traffic",
 ]
