@@ -156,6 +156,10 @@ class CascadeApp:
         return bytes(parts)
 
 
+SHORTEST = 1e-6
+"""Seconds: no request is answered within a shorter timeout."""
+
+
 def _number(query: dict[str, list[str]], key: str) -> float | None:
     if key not in query:
         return None
@@ -163,8 +167,10 @@ def _number(query: dict[str, list[str]], key: str) -> float | None:
         value = float(query[key][-1])
     except ValueError:
         value = float("nan")
-    if not isfinite(value) or (key == "timeout" and value <= 0):
+    if not isfinite(value):
         raise Refused(400, f"{key} is '{query[key][-1]}'; it must be a number that makes sense")
+    if key == "timeout" and value < SHORTEST:
+        raise Refused(400, f"timeout is '{query[key][-1]}'; it is at least {SHORTEST:g} s")
     return value
 
 
