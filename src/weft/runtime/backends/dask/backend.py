@@ -20,19 +20,10 @@ from typing import Any
 
 from weft.errors import MissingExtra
 from weft.model import Cluster, Workload
+from weft.runtime.backends import protocol
 from weft.runtime.backends.local.device import LocalDevices
 from weft.runtime.backends.payload import pack
-from weft.runtime.backends.protocol import (
-    Call,
-    DeviceAdded,
-    DeviceLost,
-    Event,
-    Failed,
-    Finished,
-    Order,
-    Started,
-    Transfer,
-)
+from weft.runtime.backends.protocol import Call, Event, Order
 from weft.runtime.backends.real import RealBackend
 from weft.runtime.backends.result_file import save
 from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
@@ -124,7 +115,7 @@ class DaskBackend(RealBackend):
         new = self.registry.wait_for_workers()
         self._receive_all()
         self._events = [
-            event for event in self._events if not isinstance(event, DeviceAdded)
+            event for event in self._events if not isinstance(event, protocol.DeviceAdded)
         ]  # they are up before the clock starts
         self._origin = time.perf_counter() - since
         for site in self.registry.sites:
@@ -132,7 +123,8 @@ class DaskBackend(RealBackend):
                 self.registry.handshake(site)
             elif not site.up:
                 self._events.extend(
-                    DeviceLost(device, since, "its worker is not there") for device in site.devices
+                    protocol.DeviceLost(device, since, "its worker is not there")
+                    for device in site.devices
                 )
 
     def extend(self, workload: Workload, calls: Sequence[Call] | None, first: int) -> None:
@@ -170,7 +162,7 @@ class DaskBackend(RealBackend):
         line.orders.append(order)
         self._where[order.number] = device
         if len(line.orders) == 1:
-            self._events.append(Started(order.number, device, self.clock()))
+            self._events.append(protocol.Started(order.number, device, self.clock()))
 
     def cancel(self, number: int) -> None:
         """Cancel an order that waits; if it runs, end its worker, which is replaced."""
@@ -263,7 +255,7 @@ class DaskBackend(RealBackend):
         self, rows: Sequence[PlanRow], on_finish: OnFinish, *, fixed: bool, pinned: bool = True
     ) -> None:
         """Send a graph and forward its reports until it is done or something deviates."""
-        if any(isinstance(event, DeviceLost) for event in self._events):
+        if any(isinstance(event, protocol.DeviceLost) for event in self._events):
             return
         lines = self.registry.lines[: self._known]
         graph = self._graph or WholeGraph(
@@ -271,7 +263,9 @@ class DaskBackend(RealBackend):
         )
         self._graph = None
         graph.submit(rows)
-        while not graph.done and not any(isinstance(event, DeviceLost) for event in self._events):
+        while not graph.done and not any(
+            isinstance(event, protocol.DeviceLost) for event in self._events
+        ):
             try:
                 message = self._inbox.get(timeout=TICK)
             except queue.Empty:
@@ -280,7 +274,9 @@ class DaskBackend(RealBackend):
             row = graph.row(message)
             if row is None:
                 self._receive(message)
-                if not fixed and any(isinstance(event, DeviceAdded) for event in self._events):
+                if not fixed and any(
+                    isinstance(event, protocol.DeviceAdded) for event in self._events
+                ):
                     graph.wind_up()
                 continue
             report = message.get("report")
@@ -290,7 +286,7 @@ class DaskBackend(RealBackend):
                 (site for site in self.registry.sites if site.address == message["worker"]), None
             )
             event = self._end(0, site.devices[0] if site is not None else row.device, report)
-            assert isinstance(event, Finished)
+            assert isinstance(event, protocol.Finished)
             if not on_finish(row.instance, graph.record_end(row, message["key"], site, event)):
                 graph.wind_up()
                 self._graph = graph  # no device waits for those that still run
@@ -332,7 +328,7 @@ class DaskBackend(RealBackend):
             self.registry.local.mark_up(site.name)
         for device in site.devices:
             self.registry.lines[device].last = -1
-            self._events.append(DeviceAdded(device, self.clock()))
+            self._events.append(protocol.DeviceAdded(device, self.clock()))
 
     def _lose(self, site: WorkerSite) -> None:
         text, fault = self.registry.lose(site)
@@ -343,7 +339,7 @@ class DaskBackend(RealBackend):
                 self._pending.pop(order.number).release()
             line.orders.clear()
             line.early.clear()
-            lost = DeviceLost(device, self.clock(), text, fault)  # type: ignore[arg-type]
+            lost = protocol.DeviceLost(device, self.clock(), text, fault)  # type: ignore[arg-type]
             self._events.append(lost)
 
     def _ended(self, message: dict[str, Any]) -> None:
@@ -355,7 +351,7 @@ class DaskBackend(RealBackend):
         line = self.registry.lines[device]
         if message["word"] == "erred":
             text = f"Dask gave it up: {message['text']}"
-            line.early[number] = Failed(
+            line.early[number] = protocol.Failed(
                 number, device, self.clock(), self.clock(), "killed", text, message["traceback"]
             )
             self._skip(line, number)
@@ -367,13 +363,15 @@ class DaskBackend(RealBackend):
             )
         self._report_ends(line, device)
 
-    def _end(self, number: int, device: int, report: remote.Report) -> Finished | Failed:
+    def _end(
+        self, number: int, device: int, report: remote.Report
+    ) -> protocol.Finished | protocol.Failed:
         start, finish = (
             report[k] - self.registry.lines[device].site.offset - self._origin
             for k in ("start", "finish")
         )
         if "fault" in report:
-            return Failed(
+            return protocol.Failed(
                 number,
                 device,
                 start,
@@ -384,10 +382,10 @@ class DaskBackend(RealBackend):
             )
         near = {site.address: site.devices[0] for site in self.registry.sites}
         moved = tuple(
-            Transfer(near.get(source, device), size, seconds)
+            protocol.Transfer(near.get(source, device), size, seconds)
             for source, size, seconds in report["transfers"]
         )
-        return Finished(
+        return protocol.Finished(
             number,
             device,
             start,
@@ -404,13 +402,15 @@ class DaskBackend(RealBackend):
             event = line.early.pop(order.number)
             del self._where[order.number]
             future = self._pending.pop(order.number)
-            if isinstance(event, Finished):
+            if isinstance(event, protocol.Finished):
                 self._results[order.members[0]] = future
             else:
                 future.release()
             self._events.append(event)
             if line.orders:
-                self._events.append(Started(line.orders[0].number, device, max(event.finish, 0.0)))
+                self._events.append(
+                    protocol.Started(line.orders[0].number, device, max(event.finish, 0.0))
+                )
 
     # -- small things -------------------------------------------------------
 
