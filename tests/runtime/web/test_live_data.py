@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.report.pages import STREAM
+from tests.support.streams import two_stages
 from tests.support.waiting import PATIENCE, wait_until
 from tests.support.web.server import serving
 from weft.formats.native.stream_toml import read_stream_toml
@@ -199,7 +199,7 @@ def test_the_status_of_a_cascade_counts_requests_by_stage(tmp_path):
         return [(x, None) for x in batch]
 
     stages = {"small": weft.Stage(small), "large": weft.Stage(large)}
-    stream = read_stream_toml(STREAM, name="stream")
+    stream = read_stream_toml(two_stages(), name="stream")
     with weft.Cascade(weft.CascadeDescription(stream, stages, policy="fifo")) as cascade:
         watch = CascadeWatch(cascade)
         futures = [cascade.submit(0, timeout=600)]
