@@ -77,7 +77,7 @@ class Scatter:
             *(_tick(s, x(s), y(s)) for s in _ticks(low, high)),
             *(_circle(p, x(p.predicted), y(p.measured)) for p in self.points[::step]),
             f'<text x="{WIDTH - 12}" y="{HEIGHT - 8}" text-anchor="end">predicted</text>',
-            '<text x="14" y="12" transform="rotate(-90 14 12)" text-anchor="end">measured</text>',
+            f'<text x="{LEFT + 6}" y="28">measured</text>',
         ]
         return (
             '<svg class="scatter" role="img" aria-label="Measured over predicted seconds of every '
