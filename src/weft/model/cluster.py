@@ -284,6 +284,7 @@ class Cluster:
 
         Examples
         --------
+        >>> from weft import Setup
         >>> c = Cluster.of([Device("gpu", setup={"detect": Setup(2.0, memory=1e9)})])
         >>> c.setup_of(["detect", "read"]).tolist()
         [[[2.0, 1000000000.0, 0.0]], [[0.0, 0.0, 0.0]]]

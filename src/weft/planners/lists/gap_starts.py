@@ -41,7 +41,7 @@ def gap_starts(devices: int, executions: int, seconds: float) -> GapStarts:
     Examples
     --------
     >>> table = gap_starts(4, 100, 3.0)
-    >>> table.begin.shape, table.width[0]
+    >>> table.begin.shape, float(table.width[0])
     ((1024, 4), 1.5)
     """
     intervals = max(FEWEST, min(CELLS, 8 * executions) // devices)
