@@ -161,13 +161,16 @@ class _Load:
         self._chains = [_chain(k) for k in range(1, 6)]
 
     def keep_busy(self, name: str) -> None:
-        """Keep more submissions waiting than may run."""
+        """Keep more submissions waiting than may run: each that ends makes room for another."""
         rng = random.Random(name)
+        room = threading.Semaphore(OUTSTANDING)
         waiting: deque[tuple[Future[dict[str, Any]], int]] = deque()
         while not self.over.is_set():
-            while len(waiting) < OUTSTANDING:
+            if room.acquire(timeout=1.0):
                 waiting.append(self._submit(name, rng))
-            self._collect(*waiting.popleft())
+                waiting[-1][0].add_done_callback(lambda _: room.release())
+            while waiting and waiting[0][0].done():
+                self._collect(*waiting.popleft())
         for future, value in waiting:
             self._collect(future, value)
 

@@ -15,6 +15,7 @@ from weft.policies import POLICIES
 from weft.runtime.deciders.rules import RuleWithinJob
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.service.fair_share import MOST_AHEAD, FairShareDecider, Shares
+from weft.runtime.service.session import ServiceSession
 
 RULES = ("fifo", "depth-first", "shortest", "rank-first", "eft", "rank-eft")
 
@@ -60,6 +61,49 @@ def test_a_device_that_finishes_many_groups_at_once_may_hold_more(ahead, expecte
         assert decider.decide(busy, 0.0) is None  # no device is up
         found.append(decider._may_hold(0))
     assert found == expected
+
+
+def test_what_is_sent_ahead_is_shared_with_those_that_have_nothing_ready():
+    jobs = [weft.Problem.from_arrays([[1.0]] * 20)]
+    life = LiveLifecycle(weft.Workload.of(jobs, arrival=[0.0]))
+    life.arrive(0, 0.0)
+    waiting = ["large"]
+    decider = FairShareDecider(
+        POLICIES.create("eft"), Shares({"large": 4.0}), ahead=2, backlogged=lambda: waiting
+    )
+    decider.begin(life)
+    decider.join(0, "small", 0, ())
+    decider._at_once[0] = MOST_AHEAD  # its groups are tiny
+    sent = 0
+    while (decision := decider.decide(life, 0.0)) is not None:
+        life.commit([decision.instance], decision.device, 0.0)
+        sent += 1
+    # The first leads 'large' at once, by a second: only what a device holds anyway goes on.
+    assert sent == 2
+    waiting.clear()  # nobody waits
+    while (decision := decider.decide(life, 0.0)) is not None:
+        life.commit([decision.instance], decision.device, 0.0)
+        sent += 1
+    assert sent == MOST_AHEAD
+
+
+def test_an_application_whose_submissions_end_at_once_is_not_idle():
+    session = ServiceSession.__new__(ServiceSession)
+    session._priorities, session._running, session._jobs = {"a": []}, [], []
+    session._recorder, session._busy = None, {"a"}
+    session._decider = SimpleNamespace(join=lambda *_: None)
+    shares = Shares()
+    session.config = SimpleNamespace(shares=shares, reservations=None)
+    shares.charge("b", 5.0)
+    shares.charge("b", 1.0)  # 'b' was served when it had used 5 seconds
+    item = SimpleNamespace(tell=lambda _: None)
+    waiting = SimpleNamespace(application="a", priority=0.0, number=0, item=item)
+    session._join(waiting, 0)
+    assert shares.used("a") == 0.0
+    session._priorities["a"].clear()
+    session._busy = set()
+    session._join(waiting, 0)
+    assert shares.used("a") == 5.0
 
 
 def test_a_service_tells_when_a_task_starts():

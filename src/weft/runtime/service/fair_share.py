@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heapify, heappop
 from itertools import islice
 from math import inf
@@ -19,6 +19,9 @@ from weft.sim.view import Block, Decision, Policy
 
 MOST_AHEAD = 16
 """Groups of small tasks that a device may hold at once."""
+
+LEAD = 0.02
+"""Seconds per share by which an application may lead others that wait, in tasks sent ahead."""
 
 TRIES = 16
 """Tasks of a job to try when the device that the policy chooses has no room."""
@@ -87,6 +90,8 @@ class FairShareDecider(Observer):
     ahead : groups a device may hold, including the running one; a device that finished k groups
         at once may hold k - 1 more, so that small tasks do not leave it idle
     reservations : budgets of applications; None: there are none
+    backlogged : names the applications with more submissions than may run; what is sent ahead of
+        time is theirs, too, though all their ready tasks may be sent
     """
 
     def __init__(
@@ -96,6 +101,7 @@ class FairShareDecider(Observer):
         *,
         ahead: int,
         reservations: Reservations | None = None,
+        backlogged: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self.policy = policy
         self.name = policy.name
@@ -103,6 +109,7 @@ class FairShareDecider(Observer):
         self.ahead = ahead
         self._most = max(ahead, MOST_AHEAD) if ahead > 1 else 1
         self.reservations = reservations
+        self.backlogged = backlogged
         self._rule: RuleWithinJob | None = None
         if type(policy) is RulePolicy and policy.placement != "mru":
             self._rule = RuleWithinJob(policy)  # the same decisions, faster
@@ -143,17 +150,21 @@ class FairShareDecider(Observer):
         self.wake = inf
         self._at_once |= self._finished
         self._finished.clear()
-        room = [
-            d
+        held = {
+            d: len(m.queue) + (m.running is not None)
             for d, m in enumerate(life.machines)
-            if m.pace < inf and len(m.queue) + (m.running is not None) < self._may_hold(d)
-        ]
+            if m.pace < inf
+        }
+        room = [d for d, groups in held.items() if groups < self._may_hold(d)]
         if not room:
             return None
+        near = [d for d in room if held[d] < self.ahead]
         if life.workload is not self._known:
             self.begin(life)
+        most = min(map(self.shares.used, self.backlogged()), default=inf) + LEAD
         for job, ready in self._in_turn(life):
-            decision = self._of_job(life, now, job, ready, room)
+            places = room if self.shares.used(self.applications[job]) <= most else near
+            decision = self._of_job(life, now, job, ready, places) if places else None
             if decision is not None:
                 return decision
         return None

@@ -118,6 +118,9 @@ class ServiceSession(Observer):
         self._jobs: list[Waiting[Submission]] = []
         """Job -> submission."""
         self._running: list[int] = []
+        self._busy: set[str] = set()
+        """Applications that ran something before the last look for ended submissions: one whose
+        submissions all end at once is not idle if others of it wait."""
         self._priorities: dict[str, list[float]] = {}
         """Application -> the priorities of its submissions that run."""
         self._free: dict[tuple[int, int], list[int]] = {}
@@ -213,6 +216,7 @@ class ServiceSession(Observer):
         for job in self._running if self.config.cancelled else ():
             if self._jobs[job].item.future in self.config.cancelled and not driver.life.ended(job):
                 driver.cancel(job)
+        self._busy = {self._jobs[job].application for job in self._running}
         for job in [job for job in self._running if driver.life.ended(job)]:
             self._deliver(driver, job)
         new = False
@@ -256,11 +260,23 @@ class ServiceSession(Observer):
             return True
         return sum(other >= priority for other in running) < self.max_concurrent
 
+    def _backlogged(self) -> list[str]:
+        """Return the applications that run as many submissions as they may."""
+        return [
+            name
+            for name, running in self._priorities.items()
+            if len(running) >= self.max_concurrent
+        ]
+
     def _make_decider(self, policy: str | Policy) -> FairShareDecider:
         ahead = 1 if self.backend.modelled else self.config.options.window
         decides = load_policy(policy)
         decider = FairShareDecider(
-            decides, self.config.shares, ahead=ahead, reservations=self.config.reservations
+            decides,
+            self.config.shares,
+            ahead=ahead,
+            reservations=self.config.reservations,
+            backlogged=self._backlogged,
         )
         for job, waiting in enumerate(self._jobs):
             decider.join(job, waiting.application, waiting.number, ())
@@ -294,7 +310,7 @@ class ServiceSession(Observer):
         """Register a submission as a job: a new one, or in the place of an ended one."""
         name = waiting.application
         running = self._priorities.setdefault(name, [])
-        if not running:
+        if not running and name not in self._busy:
             self.config.shares.join(name)
         running.append(waiting.priority)
         if self.config.reservations is not None:
