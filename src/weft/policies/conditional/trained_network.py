@@ -85,6 +85,9 @@ def network_of_model(model: Model) -> TrainedNetwork:
     observation = settings.child("observation").content
     if (observation.get("name") == "pairs") != (model.kind == PAIRS):
         raise InvalidInput(f"a model of kind '{model.kind}' cannot read {shown(observation)}")
+    watched = observation.get("watched", [])
+    if not isinstance(watched, list) or not all(isinstance(name, str) for name in watched):
+        raise InvalidInput(f"observation.watched is {shown(watched)}; it must be a list of tasks")
     environment = settings.child("environment").content
     network, observation = _with_new_features(network, observation)
     return TrainedNetwork(
