@@ -43,12 +43,15 @@ def failures(
     for number in range(first, first + max(1, round(seed.share * count))):
         path.write_bytes(made(name, seed, number))
         deep = number % deep_every == 0
-        trouble = attempt(seed, path, deep=deep)
-        if trouble and trouble.startswith("takes"):  # the first call may have compiled a kernel
-            trouble = attempt(seed, path, deep=deep)
-        if trouble:
+        if trouble := verdict(seed, path, deep=deep):
             found.append(f"{name} {number}: {trouble}")
     return found
+
+
+def verdict(seed: Seed, path: Path, *, deep: bool = True) -> str | None:
+    """Return what `attempt` says; what takes long once more: it may have compiled kernels."""
+    trouble = attempt(seed, path, deep=deep)
+    return attempt(seed, path, deep=deep) if trouble and "takes" in trouble else trouble
 
 
 def piece_of_work(

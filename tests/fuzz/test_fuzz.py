@@ -12,7 +12,7 @@ import weft
 from tests.fuzz import harness
 from tests.fuzz.bombs import BOMBS, cost_of
 from tests.fuzz.corpus import SAMPLES, seeds
-from tests.fuzz.harness import attempt, failures
+from tests.fuzz.harness import attempt, failures, verdict
 from tests.fuzz.http import cascade_failures, http_failures
 from tests.fuzz.models import POLICIES, policy_seeds
 from tests.fuzz.state import STATE
@@ -134,7 +134,7 @@ def test_inputs_that_once_failed(corpus, tmp_path):
         for suffix, content in seed.beside:
             path.with_suffix(suffix).write_bytes(content)
         path.write_bytes(file.read_bytes())
-        assert attempt(seed, path) is None, file.name
+        assert verdict(seed, path) is None, file.name
 
 
 @pytest.mark.parametrize("name", BOMBS)

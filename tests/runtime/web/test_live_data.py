@@ -178,7 +178,7 @@ def _last_sample(history, reason):
 
 @pytest.mark.parametrize("now", [[1.0, 0.5], [1.0, 1.0]])
 def test_samples_are_in_order_of_time(now):
-    history = WaitingHistory(gap=0.0)
+    history = WaitingHistory(gap=0.0, clock=lambda: 0.0, later=lambda seconds, call: call())
     for at in now:
         history.look(at, lambda: {"for inputs": 1})
     assert history.as_dict()["time"] == [1.0]

@@ -30,7 +30,7 @@ from weft.errors import InvalidInput, UnknownName
 from weft.formats.native.cluster_toml import parse_toml
 from weft.formats.native.stream_toml import load_stream, stream_names
 from weft.formats.parsing.quantity import quantity
-from weft.formats.parsing.record import Record
+from weft.formats.parsing.record import Record, shown
 from weft.formats.parsing.source import decode_text, is_there, naming, read_bytes
 from weft.model.conditional_stream import ConditionalStream
 from weft.registry import closest
@@ -41,6 +41,10 @@ from weft.runtime.costs.profiler import cores_here
 DEFAULT_POLICY = "conditional-any"
 QUEUE = 1000
 """Requests that may be open at once, by default."""
+
+
+MOST = 2**31
+"""Above every number of threads and of waiting requests."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +104,7 @@ def load_cascade(
         named = record.text("stream")
         stages = {name: _stage(r, where.parent) for name, r in _tables(record, "stages")}
         units = {name: _unit(r) for name, r in _tables(record, "units")}
-        queue = record.raw("queue", QUEUE)
-        if isinstance(queue, bool) or not isinstance(queue, int):
-            raise InvalidInput(f"queue is {queue!r}; it must be a whole number, 1 or more")
+        queue = _count(record, "queue", QUEUE)
         policy = record.text("policy", DEFAULT_POLICY)
     if stream is None:
         stream = named if named in stream_names() else where.parent / named
@@ -134,9 +136,7 @@ def _stage(r: Record, folder: Path) -> Stage:
 
 def _unit(r: Record) -> UnitProcess:
     r.only(("threads", "cores", "environment"))
-    threads = r.raw("threads", 1)
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-        raise InvalidInput(f"{r.path('threads')} is {threads!r}; it must be 1 or more")
+    threads = _count(r, "threads", 1)
     cores = tuple(np.atleast_1d(r.integers("cores", [])).tolist())
     lacking = [core for core in cores if core not in cores_here()]
     if lacking:
@@ -145,6 +145,15 @@ def _unit(r: Record) -> UnitProcess:
     return UnitProcess(
         threads, cores, {name: environment.text(name) for name in environment.content}
     )
+
+
+def _count(r: Record, key: str, default: int) -> int:
+    value = r.raw(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < MOST:
+        raise InvalidInput(
+            f"{r.path(key)} is {shown(value)}; it must be a whole number, 1 or more, below {MOST}"
+        )
+    return value
 
 
 def _known(given: Mapping[str, object], known: list[str], what: str, of: str) -> None:

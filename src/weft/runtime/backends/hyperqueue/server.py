@@ -83,7 +83,7 @@ class OwnServer:
 def connected(folder: Path | str) -> Any:
     """Return a client of the server whose folder this is."""
     try:
-        return hyperqueue().Client(str(folder))
+        return hyperqueue().Client(str(Path(folder).expanduser()))
     except InvalidInput:
         raise
     except Exception as error:  # noqa: BLE001  # HyperQueue raises no own class
