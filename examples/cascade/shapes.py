@@ -12,8 +12,8 @@ def draw(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return images (count, 32, 32) of uint8, and the number of the shape of each."""
     rng = np.random.default_rng(seed)
     shape = rng.integers(0, len(SHAPES), count)
-    x0, y0 = rng.uniform(11, 20, (2, count, 1, 1))
-    radius = rng.uniform(5, 10, (count, 1, 1))
+    x0, y0 = rng.uniform(12, 19, (2, count, 1, 1))
+    radius = rng.uniform(6, 10, (count, 1, 1))
     angle = rng.uniform(-0.5, 0.5, (count, 1, 1))
     y, x = np.mgrid[:SIZE, :SIZE][:, None].astype(float)
     u = ((x - x0) * np.cos(angle) + (y - y0) * np.sin(angle)) / radius
@@ -27,7 +27,7 @@ def draw(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
             (np.minimum(wide, high) < 0.3) & (np.maximum(wide, high) < 1),
         ]
     )[shape, np.arange(count)]
-    contrast = rng.uniform(25, 120, (count, 1, 1))
-    noise = rng.normal(0, 1, inside.shape) * rng.uniform(5, 45, (count, 1, 1))
+    contrast = rng.uniform(40, 120, (count, 1, 1))
+    noise = rng.normal(0, 1, inside.shape) * rng.uniform(5, 40, (count, 1, 1))
     image = 128 + contrast * (inside - 0.3) + noise
     return np.clip(image, 0, 255).astype(np.uint8), shape

@@ -18,7 +18,7 @@ from stages import PARTS, STEPS, sequence
 from weft.formats.onnx_graph import node, write_model
 
 HERE = Path(__file__).parent
-MODELS = {"small": (64, 3000), "medium": (128, 3000), "large": (256, 1500)}
+MODELS = {"small": (64, 8000), "medium": (128, 8000), "large": (256, 5000)}
 """Units of the recurrent network, and images that the linear layer is fitted to."""
 RIDGE = 30.0
 SHARP = np.linspace(1.0, 12.0, 45)

@@ -460,7 +460,7 @@ def test_networks_of_the_example_answer(monkeypatch):
         assert cascade.submit(images[0].tolist()).result(PATIENCE)["shape"] == answers[0]
     names = ("circle", "square", "triangle", "cross")
     right = sum(names[s] == a for s, a in zip(shape, answers, strict=True))
-    assert right >= 110  # small networks, noisy images; guessing is right for 50
+    assert right >= 150  # noisy images; guessing is right for 50
     seen = cascade.measured.branches
     assert all(seen[task, label] > 5 for task in ("small", "medium") for label in SURENESS)
 
