@@ -193,21 +193,10 @@ def workflows(
 
 @st.composite
 def problems(
-    draw: Any,
-    *,
-    min_tasks: int = 0,
-    max_tasks: int = 9,
-    max_devices: int = 4,
-    choices: bool = False,
-    limits: bool = True,
-    batches: bool = False,
-    shared: bool = False,
-    network: bool = False,
-    setups: bool = False,
+    draw: Any, *, min_tasks: int = 0, max_tasks: int = 9, choices: bool = False, **machines: Any
 ) -> Problem:
-    """Draw DAG problems: zero work or data, no edges or tasks, one device, limits, latency."""
-    kept: dict[str, bool] = {"batches": batches, "limits": limits, "setups": setups}
-    cluster = draw(clusters(max_devices=max_devices, shared=shared, network=network, **kept))
+    """Draw DAG problems: zero work or data, no edges or tasks; `machines` go to `clusters`."""
+    cluster = draw(clusters(**machines))
     return Problem.bind(
         draw(workflows(cluster, min_tasks=min_tasks, max_tasks=max_tasks, choices=choices)), cluster
     )
@@ -221,17 +210,14 @@ def workloads(
     max_templates: int = 2,
     min_tasks: int = 0,
     max_tasks: int = 6,
-    max_devices: int = 3,
     choices: bool = True,
-    batches: bool = True,
-    limits: bool = True,
-    shared: bool = False,
-    network: bool = False,
-    setups: bool = False,
+    **machines: Any,
 ) -> Workload:
-    """Draw a stream of jobs of a few problems, some together, some with deadlines."""
-    kept: dict[str, bool] = {"batches": batches, "limits": limits, "setups": setups}
-    cluster = draw(clusters(max_devices=max_devices, shared=shared, network=network, **kept))
+    """Draw a stream of jobs of a few problems, some together, some with deadlines.
+
+    `machines` go to `clusters`; by default there are up to three devices, with batches.
+    """
+    cluster = draw(clusters(**{"max_devices": 3, "batches": True, **machines}))
     shapes = draw(
         st.lists(
             workflows(cluster, min_tasks=min_tasks, max_tasks=max_tasks, choices=choices),
@@ -255,16 +241,8 @@ def workloads(
 
 
 @st.composite
-def scenarios(
-    draw: Any,
-    workload: Workload,
-    *,
-    noise: bool = True,
-    slowdowns: bool = True,
-    failures: bool = True,
-    cancellations: bool = True,
-) -> Scenario:
-    """One future of a workload: any outcome of its choices, and what is asked for of the rest."""
+def scenarios(draw: Any, workload: Workload) -> Scenario:
+    """One future of a workload: outcomes, noise, bias, slowdowns, failures and cancellations."""
     p, factors = workload.cluster.p, st.sampled_from([0.5, 1.0, 1.0, 1.7])
     outcome = [
         draw(st.integers(0, len(choices.branches(c)) - 1))
@@ -274,8 +252,8 @@ def scenarios(
     ]
     shape = (len(workload.kinds), p)
     slow = st.tuples(amounts, st.integers(0, p - 1), st.sampled_from([0.5, 1.0, 2.0, 3.3]))
-    changes: list[tuple[float, int, float]] = draw(st.lists(slow, max_size=3)) if slowdowns else []
-    for _ in range(draw(st.integers(0, 2)) if failures else 0):
+    changes: list[tuple[float, int, float]] = draw(st.lists(slow, max_size=3))
+    for _ in range(draw(st.integers(0, 2))):
         begin, device, length = (
             draw(amounts),
             draw(st.integers(0, p - 1)),
@@ -291,18 +269,12 @@ def scenarios(
         outcome=np.array(outcome, np.int64),
         factor=np.array(
             draw(st.lists(factors, min_size=workload.instances, max_size=workload.instances)), float
-        )
-        if noise
-        else 1.0,
+        ),
         bias=np.array(
             draw(st.lists(factors, min_size=shape[0] * p, max_size=shape[0] * p))
-        ).reshape(shape)
-        if noise
-        else 1.0,
+        ).reshape(shape),
         changes=changes,
-        cancel=draw(st.lists(cancel, min_size=workload.jobs, max_size=workload.jobs))
-        if cancellations
-        else np.inf,
+        cancel=draw(st.lists(cancel, min_size=workload.jobs, max_size=workload.jobs)),
     )
 
 
