@@ -12,7 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fuzz.corpus import DOT, STATIC, STG, TASK_TABLE, TASKGRAPH, WFFORMAT
+from tests.fuzz.toml_files import MACHINES_TOML
 from tests.support.instances import conditional_problem, cut_trace
+from tests.support.refusals import assert_refused
 from weft import formats
 from weft.errors import InvalidInput, WeftError
 from weft.model import Cluster, Schedule, Workflow
@@ -24,17 +27,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::weft.formats.graphs.dot.Assumed
 @pytest.fixture(scope="module", name="folder")
 def _folder(tmp_path_factory):
     return tmp_path_factory.mktemp("broken")
-
-
-def _refused(path, content, complaint, reader=formats.load):
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(InvalidInput) as caught:
-        reader(path)
-    message = str(caught.value)
-    assert message.startswith(f"{path}: ")
-    assert complaint in message
-    assert "\n" not in message
-    assert len(message) <= 400
 
 
 def _problem(**changes) -> str:
@@ -116,7 +108,7 @@ def test_missing_file_and_directory(folder):
     ],
 )
 def test_files_that_are_no_file(content, complaint, folder):
-    _refused(folder / "bad.json", content, complaint)
+    assert_refused(folder / "bad.json", content, complaint)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +178,7 @@ def test_files_that_are_no_file(content, complaint, folder):
 def test_problems_with_a_wrong_value(changes, complaint, folder):
     path = folder / "wrong.json"
     if complaint:
-        _refused(path, _problem(**changes), complaint)
+        assert_refused(path, _problem(**changes), complaint)
     else:  # odd, but sound
         path.write_text(_problem(**changes))
         assert np.isfinite(formats.load(path).durations()).any()
@@ -212,7 +204,7 @@ def test_problems_with_a_wrong_value(changes, complaint, folder):
 def test_choices_with_a_wrong_value(changes, complaint, folder):
     document = json.loads(formats.to_text(conditional_problem()))
     document["workflow"]["choices"] |= changes
-    _refused(folder / "choices.json", json.dumps(document), complaint)
+    assert_refused(folder / "choices.json", json.dumps(document), complaint)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +227,7 @@ def test_choices_with_a_wrong_value(changes, complaint, folder):
 )
 def test_traces_with_a_wrong_value(changes, complaint, folder):
     document = json.loads(formats.to_text(cut_trace())) | changes
-    _refused(folder / "trace.json", json.dumps(document), complaint, formats.load_trace)
+    assert_refused(folder / "trace.json", json.dumps(document), complaint, formats.load_trace)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +248,7 @@ def test_schedules_with_a_wrong_value(changes, complaint, folder):
         "start": [0.0],
         "finish": [1.0],
     } | changes
-    _refused(folder / "schedule.json", json.dumps(document), complaint, formats.load_schedule)
+    assert_refused(folder / "schedule.json", json.dumps(document), complaint, formats.load_schedule)
 
 
 def _npz(**columns) -> bytes:
@@ -304,7 +296,7 @@ def _npz(**columns) -> bytes:
     ],
 )
 def test_archives_with_a_wrong_value(content, complaint, folder):
-    _refused(folder / "bad.npz", content, complaint)
+    assert_refused(folder / "bad.npz", content, complaint)
 
 
 def test_an_archive_that_lies_about_its_size(folder):
@@ -315,7 +307,7 @@ def test_an_archive_that_lies_about_its_size(folder):
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
         archive.writestr("work.npy", member.getvalue())
-    _refused(folder / "liar.npz", stream.getvalue(), "but has 0 bytes")
+    assert_refused(folder / "liar.npz", stream.getvalue(), "but has 0 bytes")
 
 
 def test_a_fitting_device_is_missing(folder):
@@ -331,62 +323,20 @@ def test_a_fitting_device_is_missing(folder):
 
 
 def test_a_long_name_does_not_make_a_long_message(folder):
-    _refused(folder / "long.json", _problem(names=["x" * 100_000] * 2), "task 'xxx")
+    assert_refused(folder / "long.json", _problem(names=["x" * 100_000] * 2), "task 'xxx")
 
 
 # -- fuzzing ------------------------------------------------------------------
 
-TASKGRAPH = {
-    "format": "taskgraph-v1",
-    "id": "x",
-    "tasks": {
-        "id": ["a", "b"],
-        "type": ["k", "k"],
-        "runtime_by_device": {"cpu": [1, 2], "gpu": [3, 4]},
-        "cores": [1, None],
-    },
-    "edges": {"src": [0], "dst": [1], "tiles": [1]},
-}
-STATIC = {
-    "cost": [[1, 2], [3, 4]],
-    "edges": [[0, 1]],
-    "data": [5],
-    "bandwidth": [[None, 1], [1, None]],
-}
-WFFORMAT = {
-    "schemaVersion": "1.5",
-    "workflow": {
-        "specification": {
-            "tasks": [
-                {"id": "a", "name": "a", "children": ["b"], "outputFiles": ["f"]},
-                {"id": "b", "parents": ["a"], "inputFiles": ["f"]},
-            ],
-            "files": [{"id": "f", "sizeInBytes": 4}],
-        },
-        "execution": {
-            "tasks": [
-                {"id": "a", "runtimeInSeconds": 1.0, "coreCount": 1},
-                {"id": "b", "runtimeInSeconds": 2},
-            ]
-        },
-    },
-}
-DOT = (
-    b'digraph g { node [work=1]; a [kind=x, memory="2 GB"]; subgraph s { b }; '
-    b'a -> b [data=5, label="5 B"] // end\n}'
-)
-CSV = b"task,after,seconds:cpu,seconds:gpu,bytes,cores\na,,4,1,2 GB,1\nb,a,2,,,\nc,a;b,3,1,5,2\n"
-TOML = (
-    b'name="c"\n[links]\nbandwidth="10 GB/s"\nlatency=[[0,1],[1,0]]\n'
-    b'[[devices]]\nname="a"\ncount=2\nthroughput={x=1.5}\nmemory="4 GB"\n'
-)
+TILED = TASKGRAPH | {"edges": {"src": [0], "dst": [1], "tiles": [1]}}
 
 
 @pytest.fixture(scope="module", name="sound")
 def _sound(folder):
     """Valid files of every format: (name, bytes)."""
-    made = {"stg": b"1\n0 0 0\n1 4 1 0 7\n2 0 2 0 1 1 2\n", "dot": DOT, "toml": TOML, "csv": CSV}
-    for i, document in enumerate((TASKGRAPH, STATIC, WFFORMAT)):
+    texts = {"stg": STG, "dot": DOT, "toml": MACHINES_TOML, "csv": TASK_TABLE}
+    made = {name: text.encode() for name, text in texts.items()}
+    for i, document in enumerate((TILED, STATIC, WFFORMAT)):
         made[f"{i}.json"] = json.dumps(document).encode()
     things = [
         conditional_problem(),
@@ -513,7 +463,7 @@ def _places(document, path=()):
 @settings(max_examples=400)
 def test_replaced_values_raise_nothing_else(which, data, folder):
     thing = [
-        TASKGRAPH,
+        TILED,
         STATIC,
         WFFORMAT,
         conditional_problem(),

@@ -15,10 +15,14 @@ from hypothesis import strategies as st
 
 import weft
 from tests.support.instances import READERS
+from tests.support.refusals import assert_refused
 from tests.support.strategies import clusters, futures, problems, workloads
 from weft import formats
 from weft.errors import InvalidInput, UnknownName, WeftError
+from weft.formats.native.cluster_toml import read_cluster_toml
 from weft.model import Choices, Cluster, Device, Links, Problem, Schedule, Trace, Workflow
+
+SAMPLES = Path(__file__).with_name("samples")
 
 ways = pytest.mark.parametrize("suffix", [".json", ".npz", ".json.gz"])
 
@@ -346,33 +350,7 @@ def test_choices_survive_edges_in_any_order(folder):
         ] == [(1, 0, 0), (2, 0, 1), (3, -1, 0)]
 
 
-TOML = """
-name = "two nodes"
-[links]
-bandwidth = "100 Gbit/s"
-latency = "5 us"
-node_bandwidth = "300 GB/s"
-node_latency = 0
-[[devices]]
-name = "a100"
-count = 2
-kind = "A100"
-node = "n0"
-speed = 9.7
-throughput = {conv = 20.0, sort = 0}
-memory = "40 GiB"
-batch = 8
-power = "0.4 kW"
-idle_power = 50
-[[devices]]
-kind = "cpu"
-node = "n1"
-cores = 16
-"""
-
-
-def test_cluster_toml(folder):
-    (folder / "two.toml").write_text(TOML)
+def test_cluster_toml():
     expected = Cluster.of(
         [
             *(
@@ -386,6 +364,7 @@ def test_cluster_toml(folder):
                     batch=8,
                     power=400.0,
                     idle_power=50.0,
+                    price=4.5,  # 3.5, and half of the node's 2
                 )
                 for i in range(2)
             ),
@@ -396,20 +375,18 @@ def test_cluster_toml(folder):
         ),  # 100 Gbit/s = 12.5 GB/s
         name="two nodes",
     )
-    assert same(formats.load_cluster(folder / "two.toml"), expected)
+    assert same(formats.load_cluster(SAMPLES / "two_nodes.toml"), expected)
 
 
 def test_prices_of_devices_and_nodes(folder):
-    (folder / "priced.toml").write_text(
+    text = (
         '[nodes.n0]\nprice = "6 /h"\n'
         '[[devices]]\ncount = 2\nnode = "n0"\nprice = 0.5\n[[devices]]\nnode = "n1"\nkind = "k"\n'
     )
-    cluster = formats.load_cluster(folder / "priced.toml")
+    cluster = read_cluster_toml(text, name="priced")
     assert cluster.price.tolist() == [3.5, 3.5, 0.0]  # 0.5 and half of 6
-    formats.save(cluster, folder / "again.toml")
-    formats.save(cluster, folder / "again.json")
-    assert same(formats.load_cluster(folder / "again.toml"), cluster)
-    assert same(formats.load_cluster(folder / "again.json"), cluster)
+    for suffix in (".toml", ".json"):
+        assert same(again(cluster, folder, suffix), cluster)
 
 
 def test_cluster_toml_with_matrices(folder):
@@ -472,11 +449,7 @@ def test_cluster_toml_with_matrices(folder):
     ],
 )
 def test_cluster_toml_refuses(text, complaint, folder):
-    (folder / "bad.toml").write_text(text)
-    with pytest.raises(InvalidInput) as caught:
-        formats.load_cluster(folder / "bad.toml")
-    assert complaint in str(caught.value)
-    assert str(caught.value).startswith(str(folder / "bad.toml"))
+    assert_refused(folder / "bad.toml", text, complaint, formats.load_cluster)
 
 
 def test_unknown_key_is_an_unknown_name(folder):

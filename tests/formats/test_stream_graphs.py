@@ -20,9 +20,9 @@ HEAD = 'jobs = 400\ntick = "1 ms"\n[arrivals]\ngap = "200 ms"\n'
 UNIT = '[[units]]\nname = "unit"\nbatch = 1\n'
 
 
-def task(name: str, time: str = '"10 ms"', **keys: str) -> str:
+def task(name: str, time: str = '"10 ms"', *, of: str = "tasks", **keys: str) -> str:
     lines = [f'name = "{name}"', f"time = {time}", *(f"{k} = {v}" for k, v in keys.items())]
-    return "[[tasks]]\n" + "\n".join(lines) + "\n"
+    return f"[[{of}]]\n" + "\n".join(lines) + "\n"
 
 
 def rule_jct(stream, rule: str = "unit-fifo") -> np.ndarray:
@@ -69,18 +69,22 @@ def test_a_loop_stands_beside_choices_with_estimates():
 
 
 @pytest.mark.parametrize(
-    ("keys", "complaint"),
+    ("repeat", "complaint"),
     [
-        ({"repeat": "{most = 0, again = 0.5}"}, "most is 0"),
-        ({"repeat": "{most = 2, again = 1.5}"}, "it must be 0 to 1"),
-        ({"repeat": "{most = 1000, again = 0.5}"}, "at most 100"),
-        ({"repeat": "{most = 2}"}, "again"),
-        ({"output": '"-1 B"'}, "data"),
+        ("{most = 0, again = 0.5}", "most is 0"),
+        ("{most = 2, again = 1.5}", "it must be 0 to 1"),
+        ("{most = 1000, again = 0.5}", "at most 100"),
+        ("{most = 2}", "again"),
     ],
 )
-def test_bad_graphs_are_refused(keys, complaint):
+def test_bad_loops_are_refused(repeat, complaint):
     with pytest.raises(weft.WeftError, match=complaint):
-        read_stream_toml(HEAD + task("a", then='"b"', **keys) + task("b") + UNIT, name="x")
+        read_stream_toml(HEAD + task("a", repeat=repeat, then='"b"') + task("b") + UNIT, name="x")
+
+
+def test_results_of_negative_size_are_refused():
+    with pytest.raises(weft.WeftError, match="data"):
+        read_stream_toml(HEAD + task("a", output='"-1 B"', then='"b"') + task("b") + UNIT, name="x")
 
 
 def test_results_move_between_units():
@@ -97,41 +101,30 @@ def test_results_move_between_units():
     assert rule_jct(read_stream_toml(moved, name="x"), "batch-aware").min() >= 0.032 - 1e-9
 
 
-SHARED = """
-tick = "1 ms"
-[[units]]
-name = "gpu"
-batch = 2
-[[streams]]
+def of_stream(name: str, time: str) -> str:
+    return task(name, time, of="streams.tasks")
+
+
+ALARMS = """[[streams]]
 name = "alarms"
 jobs = 100
 deadline = "45 ms"
 priority = 1
-[streams.arrivals]
-process = "poisson"
-gap = "60 ms"
-[[streams.tasks]]
-name = "scan"
-time = "20 ms"
-[[streams]]
+arrivals = {process = "poisson", gap = "60 ms"}
+""" + of_stream("scan", '"20 ms"')
+ARCHIVE = (
+    """[[streams]]
 name = "archive"
 jobs = 60
 deadline = "10 s"
-[streams.arrivals]
-gap = "100 ms"
-[[streams.tasks]]
-name = "read"
-time = "15 ms"
-[[streams.tasks]]
-name = "scan"
-time = "20 ms"
-[[streams.tasks]]
-name = "drop"
-time = "1 ms"
-[[streams.choices]]
-task = "read"
-branches = {scan = 0.7, drop = 0.3}
+arrivals = {gap = "100 ms"}
 """
+    + of_stream("read", '"15 ms"')
+    + of_stream("scan", '"20 ms"')
+    + of_stream("drop", '"1 ms"')
+)
+CHOICE = '[[streams.choices]]\ntask = "read"\nbranches = {scan = 0.7, drop = 0.3}\n'
+SHARED = 'tick = "1 ms"\n[[units]]\nname = "gpu"\nbatch = 2\n' + ALARMS + ARCHIVE + CHOICE
 
 
 def test_several_streams_share_units():

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.fuzz.models import model_seeds, policy_seeds
 from tests.fuzz.seed import Seed
 from tests.fuzz.state import service_seeds, state_seeds
-from tests.fuzz.toml_files import MACHINES_TOML, toml_seeds
+from tests.fuzz.toml_files import FILES, MACHINES_TOML, toml_seeds
 from tests.support.instances import conditional_problem, cut_trace
 from weft import formats
 from weft.cli.main import main
@@ -21,8 +21,6 @@ from weft.formats.graphs.callgraph import load_callgraph
 from weft.formats.native.cluster_toml import read_cluster_toml
 from weft.model import Problem, Schedule, Variant, Workflow, WorkflowBuilder, Workload
 from weft.runtime.costs.history_files import measurements
-
-FILES = Path(__file__).parents[1] / "formats" / "samples"
 
 
 def _recorded(path: Path) -> object:

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from benchmarks.lab.spec import load_spec
 
 from tests.fuzz.seed import Seed
+from tests.support.streams import INSPECTION
 from weft import formats
 from weft.formats.batch.jobs import load_commands
 from weft.formats.native.stream_toml import load_stream, load_streams
 from weft.formats.native.variants import load_variants
 
-CLUSTER_TOML = """name = "two nodes"
-[links]
-bandwidth = "100 Gbit/s"
-latency = "5 us"
-node_bandwidth = "300 GB/s"
-[[devices]]
-name = "a100"
-count = 2
-kind = "A100"
-node = "n0"
-speed = 9.7
-throughput = {conv = 20.0}
-memory = "40 GB"
-cores = 1
-batch = 8
-power = "400 W"
-idle_power = 50
-price = "3.5 /h"
-[nodes.n0]
-price = 2
-"""
+FILES = Path(__file__).parents[1] / "formats" / "samples"
+
+CLUSTER_TOML = (FILES / "two_nodes.toml").read_text()
 NETWORK_TOML = """[links]
 node_bandwidth = "300 GB/s"
 [[devices]]
@@ -54,40 +39,12 @@ between = ["left", "right"]
 oversubscription = 4
 latency = "1 us"
 """
-STREAM_TOML = """name = "inspection"
-jobs = 50
-tick = "1 ms"
-start = "detect"
-[arrivals]
-process = "normal"
-gap = "80 ms"
-deviation = "4 ms"
-[[tasks]]
-name = "detect"
-time = "10 ms"
-then = "classify"
-kind = "vision"
-memory = "2 GB"
-[[tasks]]
-name = "classify"
-time = "5 ms"
-[[tasks]]
-name = "explain"
-time = "5 ms"
-[[choices]]
-task = "classify"
-branches = {defect = 0.1, good = 0.9}
-leads_to = {defect = ["explain"], good = []}
-estimate = true
-change = "steps"
-at = [{time = "60 s", branches = {defect = 0.3, good = 0.7}}]
-[[units]]
-name = "GPU"
-count = 2
-coefficient = 1.0
-batch = 8
-memory = "16 GB"
-"""
+STREAM_TOML = 'name = "inspection"\ntick = "1 ms"\nstart = "look"\n' + INSPECTION.replace(
+    'process = "poisson"', 'process = "normal"\ndeviation = "4 ms"'
+).replace(
+    "estimate = true",
+    'estimate = true\nchange = "steps"\nat = [{time = "60 s", branches = {odd = 0.3, fine = 0.7}}]',
+)
 MACHINES_TOML = """[links]
 bandwidth = "10 GB/s"
 [[devices]]

@@ -6,19 +6,13 @@ import numpy as np
 import pytest
 
 from tests.sim.vector.test_step import any_stream, on_network
+from tests.support.rollouts import rollout_tables
 from weft.model import Cluster, Problem, Scenario, Topology, Workload
 from weft.model.check import check
 from weft.model.conditional_stream import ConditionalStream, ticked
 from weft.policies import simulate
 from weft.policies.conditional.evaluate import WINDOW, task_name
-from weft.policies.conditional.rollout import (
-    Rollout,
-    RolloutBudget,
-    RolloutTables,
-    continue_rollout,
-    make_buffers,
-    make_proposer,
-)
+from weft.policies.conditional.rollout import Rollout, continue_rollout, make_proposer
 from weft.policies.conditional.rules import FEATURES, INDEX, ConditionalRule, choose_one
 from weft.policies.conditional.sampled_future import PRESENT, load_state, make_sampler
 from weft.policies.conditional.view_policy import RuleViewPolicy
@@ -140,8 +134,7 @@ def test_with_the_real_future_a_rollout_costs_as_much_as_the_run(machines):
         sampler = make_sampler(stream, batch, room=2 * JOBS, seed=0)
         actions, cost = np.zeros((2, batch.units), np.int64), np.zeros(2)
         base, weights = make_proposer(None, batch), index_weights(batch, seed)
-        buffers, budget = make_buffers(batch.units), RolloutBudget(1, 2, 2, 1.0)
-        rollout = RolloutTables(sampler, weights, base, base, buffers, budget)
+        rollout = rollout_tables(sampler, weights, base, units=batch.units, ahead=1)
         begun = roll_out_and_run(batch.tables, rollout, outcome, 3 + seed % 7, actions, cost)
         if begun[0] >= 0:
             assert cost[0] == cost[1]

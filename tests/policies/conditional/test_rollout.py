@@ -7,19 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.policies.conditional.test_streams import GOOD
+from tests.support.rollouts import rollout_tables
+from tests.support.streams import INSPECTION
 from weft.errors import InvalidInput, Unsupported
 from weft.formats.native.stream_toml import load_stream, read_stream_toml
 from weft.policies.conditional.index import load_index
-from weft.policies.conditional.rollout import (
-    Rollout,
-    RolloutBudget,
-    RolloutTables,
-    continue_rollout,
-    make_buffers,
-    make_proposer,
-    propose,
-)
+from weft.policies.conditional.rollout import Rollout, continue_rollout, make_proposer, propose
 from weft.policies.conditional.rules import INDEX, choose_one
 from weft.policies.conditional.sampled_future import (
     PRESENT,
@@ -116,8 +109,7 @@ def test_with_the_real_future_a_rollout_costs_as_much_as_the_run(waiting, steps,
     load_index().choose(alone, actions)
     if base is not None:
         first_actions(alone.tables, player, actions[0])
-    buffers, budget = make_buffers(4), RolloutBudget(AHEAD, 2, 2, 1.0)
-    tables = RolloutTables(sampler, WEIGHTS, player, player, buffers, budget)
+    tables = rollout_tables(sampler, WEIGHTS, player, units=4, ahead=AHEAD)
     rollout = continue_rollout(tables, jobs, actions[0], spare)
     if base is None:
         real = run_index(alone.tables, WEIGHTS, actions[0], 10_000)
@@ -184,7 +176,7 @@ def test_values_out_of_range_are_refused():
 
 
 def test_a_rollout_of_another_stream_never_reaches_compiled_code():
-    other = read_stream_toml(GOOD, name="line")
+    other = read_stream_toml(INSPECTION, name="line")
     batch = StepBatch(other, 1, StepOptions(idle="event"))
     with pytest.raises(Unsupported, match=r"the index has weights .* 'line' has \(1, 3\)"):
         Rollout(weights=WEIGHTS).run(batch)
