@@ -40,13 +40,12 @@ def assert_equal_events(workload, scenario, make_decider, simulated_by, *, eager
     assert_same(run_fake(workload, scenario, make_decider(), eager=eager, keys=keys), simulated)
 
 
+@pytest.mark.parametrize("policy", [RandomPolicy, CopyingPolicy])
 @settings(max_examples=150)
 @given(futures(), st.booleans())
-def test_a_policy_runs_as_it_is_simulated(future, eager):
+def test_a_policy_runs_as_it_is_simulated(policy, future, eager):
     workload, scenario = future
-    assert_equal_events(
-        workload, scenario, lambda: PolicyDecider(RandomPolicy()), RandomPolicy(), eager=eager
-    )
+    assert_equal_events(workload, scenario, lambda: PolicyDecider(policy()), policy(), eager=eager)
 
 
 RULES = st.sampled_from(["fifo", "shortest", "rank-first", "eft", "rank-eft", "depth-first", "mru"])
@@ -62,15 +61,6 @@ def test_a_rule_runs_as_it_is_simulated_by_views_and_on_heaps(decider, future, n
     keys = batch_keys(rule, workload)
     assert_equal_events(
         workload, scenario, lambda: decider(rule), rule.rule(workload), eager=eager, keys=keys
-    )
-
-
-@settings(max_examples=40)
-@given(futures(), st.booleans())
-def test_a_policy_that_makes_copies_runs_as_it_is_simulated(future, eager):
-    workload, scenario = future
-    assert_equal_events(
-        workload, scenario, lambda: PolicyDecider(CopyingPolicy()), CopyingPolicy(), eager=eager
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from typing import Any, NamedTuple
 
 from weft.model import Problem, Schedule, Trace
@@ -11,19 +12,16 @@ from weft.model.scenario import ALWAYS
 ORDER = ("input", "branch", "retry", "device", "capacity", "arrival")
 
 
-class Run(NamedTuple):
-    """One execution."""
+OPTIONAL = {
+    "job": 0, "task": 0, "device": 0, "decided": 0.0, "start": 0.0, "finish": 0.0, "status": 0,
+    "copy": False,
+}  # fmt: skip
+"""Columns that a schedule or a trace may lack, and their values then."""
 
-    number: int
-    job: int
-    task: int
-    device: int
-    decided: float
-    start: float
-    finish: float
-    status: int
-    batch: int
-    copy: bool
+Run = namedtuple(  # noqa: PYI024  # its fields are those of the table
+    "Run", ("number", "batch", *OPTIONAL), defaults=OPTIONAL.values()
+)
+"""One execution."""
 
 
 class Event(NamedTuple):
@@ -43,22 +41,10 @@ class SlowExplanation:
     def __init__(self, result: Schedule | Trace, problem: Problem | None = None) -> None:
         self.trace = result if isinstance(result, Trace) else None
         a: dict[str, Any] = result.to_arrays()
-        rows = range(len(result))
-        get = lambda key, r, default: a[key][r].item() if key in a else default  # noqa: E731
+        known = [key for key in Run._fields if key in a]
         self.runs = [
-            Run(
-                r,
-                get("job", r, 0),
-                get("task", r, 0),
-                get("device", r, 0),
-                get("decided", r, 0.0),
-                get("start", r, 0.0),
-                get("finish", r, 0.0),
-                get("status", r, 0),
-                get("batch", r, r),
-                get("copy", r, False),
-            )
-            for r in rows
+            Run(**{"number": r, "batch": r, **{key: a[key][r].item() for key in known}})
+            for r in range(len(result))
         ]
         self.problem = problem
         self.transfers: Any = None if self.trace is None else self.trace.transfers
