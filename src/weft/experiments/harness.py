@@ -16,24 +16,43 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import weft
 from weft.report.figures import Series, line_figure
 from weft.report.page import Figure, Section, write_report
+
+PROCESSES = 2
+"""Processes of an experiment, each on a core of its own."""
 
 Unit = TypeVar("Unit")
 Progress = Callable[[list[Any]], Iterable[Any]]
 """Callback that receives the list of steps, yields each of them and shows how many are done."""
 
 
-class Keyed(Protocol):
-    """A step with a unique key on disk."""
+class Keyed:
+    """A step with a unique key on disk: its fields in the format `key` of its class.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class PointStep(Keyed, key="{axis} {x:g}"):
+    ...     axis: str
+    ...     x: float
+    >>> PointStep("tasks", 20.0).key
+    'tasks 20'
+    """
+
+    key_format: ClassVar[str]
+
+    def __init_subclass__(cls, *, key: str) -> None:
+        cls.key_format = key
 
     @property
     def key(self) -> str:
         """Unique name of the step."""
-        ...
+        return self.key_format.format_map(vars(self))
 
 
 Stored = TypeVar("Stored", bound=Keyed)

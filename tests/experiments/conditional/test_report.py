@@ -13,15 +13,15 @@ from weft.cli.main import main
 from weft.errors import Unsupported
 from weft.experiments.conditional import experiment as conditional
 from weft.experiments.conditional.contenders import StreamEvaluator, entrants
-from weft.experiments.conditional.runs import Step, run_steps
+from weft.experiments.conditional.runs import Step, StepSeeds, run_steps
 from weft.experiments.harness import Checkpoint
 from weft.formats import model_file
 from weft.formats.native.stream_toml import load_stream
 from weft.policies.conditional.networks import network_of
 from weft.policies.conditional.trained_network import TrainedNetwork, save_network
 
-TINY = conditional.ConditionalPlan(jobs=80, seeds=2, changes=2, checked=100)
-AUTHORS = conditional.ConditionalPlan(jobs=80, seeds=2, changes=1, checked=10_000)
+TINY = conditional.ConditionalPlan(80, StepSeeds(2, 2), checked=100)
+AUTHORS = conditional.ConditionalPlan(80, StepSeeds(2, 1), checked=10_000)
 
 
 def level_network(inputs: int):
@@ -223,7 +223,7 @@ def test_a_policy_that_only_waits_finishes_late(tmp_path, shipped, tiny):
 class _Setup:
     """Three steps that count how often they are done."""
 
-    plan = conditional.ConditionalPlan(jobs=1, seeds=1, changes=1)
+    plan = conditional.ConditionalPlan(1, StepSeeds(1, 1))
 
     def __init__(self) -> None:
         self.done: list[str] = []

@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from weft.experiments.conditional import report
-from weft.experiments.conditional.runs import ConditionalPlan, RunSetup, run_steps
+from weft.experiments.conditional.runs import ConditionalPlan, RunSetup, StepSeeds, run_steps
 from weft.experiments.conditional.statistics import ConditionalResults, summarise
 from weft.experiments.harness import Checkpoint, Progress, finish
 from weft.report.tables import Column, Columns, table_text
 
-FULL = ConditionalPlan(
-    jobs=10_000, seeds=40, changes=6, regular=5, streams=60, rollouts=1, processes=2
-)
-QUICK = ConditionalPlan(jobs=4000, seeds=4, changes=3, regular=2, streams=16, processes=2)
+FULL = ConditionalPlan(10_000, StepSeeds(40, 6, regular=5, rollout=1), streams=60, processes=2)
+QUICK = ConditionalPlan(4000, StepSeeds(4, 3, regular=2), streams=16, processes=2)
 
 
 def reproduce(

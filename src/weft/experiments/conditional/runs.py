@@ -19,7 +19,7 @@ from weft.experiments.conditional.contenders import (
     entrants,
     number,
 )
-from weft.experiments.harness import Checkpoint, Progress
+from weft.experiments.harness import Checkpoint, Keyed, Progress
 from weft.formats.native.stream_toml import load_stream
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import Arrivals, ConditionalStream
@@ -37,35 +37,35 @@ COMPARED = ("index", "best")
 """Contenders on the same draws as the rollouts."""
 
 
+class StepSeeds(NamedTuple):
+    """Number of draws: per p(c), per change at run time, and so on."""
+
+    point: int
+    change: int
+    regular: int = 1  # per p(c) with a job every 8 ms
+    rollout: int = 0  # at some p(c); rollouts are some hundred times slower
+
+
 @dataclass(frozen=True)
 class ConditionalPlan:
-    """Amount of work: jobs per draw, seeds per p(c), seeds per change at run time."""
+    """Amount of work: jobs per draw, and draws per kind of step."""
 
     jobs: int
-    seeds: int
-    changes: int
-    regular: int = 1
-    """Seeds per p(c) with a job every 8 ms."""
+    seeds: StepSeeds
     streams: int = 2
     """Random streams for the policy `any`; also the maximal number of call graphs."""
     checked: int = 10_000
     """Jobs of the comparison with the authors' baselines; digits agree for 10,000 only."""
-    rollouts: int = 0
-    """Seeds at some p(c) for rollouts, which are some hundred times slower."""
     processes: int = 1
 
 
-class Step(NamedTuple):
+@dataclass(frozen=True)
+class Step(Keyed, key="{kind} {place} {seed}"):
     """One step: kind, place (index of p(c) or stream, or a change) and seed."""
 
     kind: str
     place: int | str = 0
     seed: int = 0
-
-    @property
-    def key(self) -> str:
-        """Name in the checkpoint."""
-        return f"{self.kind} {self.place} {self.seed}"
 
 
 class RunSetup:
@@ -76,7 +76,7 @@ class RunSetup:
         self.entered, self.evaluator = entrants(self.stream), StreamEvaluator(self.stream)
         universal = self.entered[ANY].who if ANY in self.entered else None
         assert universal is None or isinstance(universal, PairPolicy)
-        self.adaptation = Adaptation.of(self.stream, self.entered, seeds=plan.changes)
+        self.adaptation = Adaptation.of(self.stream, self.entered, seeds=plan.seeds.change)
         self.any_graph = AnyGraph(universal, plan.streams, min(plan.jobs, 1000))
 
     def contenders(self, waiting: Idle) -> list[StreamContender]:
@@ -89,17 +89,18 @@ class RunSetup:
         """Return all steps in order."""
         plan, points = self.plan, range(len(PROBABILITIES))
         steps = [Step("baseline", i) for i in range(len(BASELINE_POINTS))]
-        steps += [Step("point", i, seed) for seed in range(1, plan.seeds + 1) for i in points]
+        steps += [Step("point", i, seed) for seed in range(1, plan.seeds.point + 1) for i in points]
         steps += [
             Step("change", kind, seed)
             for kind in self.adaptation.kinds
-            for seed in range(1, plan.changes + 1)
+            for seed in range(1, plan.seeds.change + 1)
         ]
-        steps += [Step("regular", i, seed) for seed in range(1, plan.regular + 1) for i in points]
+        regular = range(1, plan.seeds.regular + 1)
+        steps += [Step("regular", i, seed) for seed in regular for i in points]
         steps += [Step(f"any {kind}", at) for kind, at in self.any_graph.steps]
         steps += [
             Step(ROLLOUT, PROBABILITIES.index(p), seed)
-            for seed in range(1, plan.rollouts + 1)
+            for seed in range(1, plan.seeds.rollout + 1)
             for p in BASELINE_POINTS
         ]
         return [*steps, Step("training")]

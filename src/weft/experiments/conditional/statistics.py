@@ -58,13 +58,13 @@ class ConditionalResults:
         for waiting in WAITINGS:
             names = [c.name for c in self.setup.contenders(waiting)]
             self.times[waiting] = {
-                name: np.full((len(PROBABILITIES), plan.seeds), np.nan) for name in names
+                name: np.full((len(PROBABILITIES), plan.seeds.point), np.nan) for name in names
             }
             self.usage[waiting] = {
                 name: [self.setup.evaluator.usage() for _ in PROBABILITIES] for name in names
             }
         self.regular = {
-            c.name: np.full((len(PROBABILITIES), plan.regular), np.nan)
+            c.name: np.full((len(PROBABILITIES), plan.seeds.regular), np.nan)
             for c in self.setup.contenders("event")
         }
 
@@ -75,7 +75,7 @@ class ConditionalResults:
 
     def add(self, step: Step, result: Any) -> None:
         """Add the result of a step."""
-        kind, place, seed = step
+        kind, place, seed = step.kind, step.place, step.seed
         if kind == "point":
             self._add_point(int(place), seed, result)
         elif kind == "baseline":
@@ -109,7 +109,7 @@ def summarise(found: ConditionalResults, *, quick: bool) -> dict[str, Any]:
         "stream": found.setup.stream.name,
         "unit": "ms",
         "jobs": found.setup.plan.jobs,
-        "seeds": found.setup.plan.seeds,
+        "seeds": found.setup.plan.seeds.point,
         "probabilities": list(PROBABILITIES),
         "published_pi4": list(PUBLISHED),
         "bound": [76.0 - 45.0 * p for p in PROBABILITIES],

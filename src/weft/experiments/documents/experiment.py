@@ -17,7 +17,9 @@ from weft.errors import MissingExtra
 from weft.experiments.documents import report
 from weft.experiments.documents.verdicts import JUDGES, verdicts
 from weft.experiments.harness import (
+    PROCESSES,
     Checkpoint,
+    Keyed,
     Progress,
     describe_machine,
     fingerprint,
@@ -30,21 +32,14 @@ from weft.report.tables import Columns, table_text
 ALONE = ("imitation", "shift")
 """Experiments of one process; the others have processes of their own."""
 
-PROCESSES = 2
-
 
 @dataclass(frozen=True)
-class DocumentStep:
+class DocumentStep(Keyed, key="{name}"):
     """One experiment in a folder of its own."""
 
     name: str
     folder: str
     quick: bool
-
-    @property
-    def key(self) -> str:
-        """Unique name of the step."""
-        return self.name
 
 
 def reproduce(

@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.experiments.families import report
 from weft.experiments.families.contenders import CONTENDERS, REFERENCE, UNSWITCHED
-from weft.experiments.families.runs import PROCESSES, run_step, steps
+from weft.experiments.families.runs import run_step, steps
 from weft.experiments.families.statistics import (
     ablation_rows,
     by_condition,
@@ -25,7 +25,7 @@ from weft.experiments.families.statistics import (
     target_rows,
     training_seconds,
 )
-from weft.experiments.harness import Checkpoint, Progress, described, finish
+from weft.experiments.harness import PROCESSES, Checkpoint, Progress, described, finish
 from weft.report.tables import table_text
 
 

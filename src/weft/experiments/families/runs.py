@@ -11,7 +11,7 @@ from typing import Any
 
 from weft.experiments.families.clairvoyant import clairvoyant_completion, clairvoyant_makespan
 from weft.experiments.families.contenders import CHOSEN, entrants
-from weft.experiments.harness import data_folder
+from weft.experiments.harness import Keyed, data_folder
 from weft.formats.loading import load_workflow
 from weft.generators.families.distribution import (
     FAMILY_CONDITIONS,
@@ -30,7 +30,6 @@ CASES, QUICK_CASES = 60, 8
 ABLATION_CASES, QUICK_ABLATION_CASES = 10, 2
 """Cases per condition, the first ones, on which parts of the search policy run too."""
 STREAM_JOBS = 8
-PROCESSES = 2
 MEASURED = {
     "genome": "wfinstances/dev/1000genome",
     "blast": "wfinstances/dev/blast",
@@ -50,17 +49,12 @@ EXACT = ("static", "noisy .3", "noisy .5", "biased")
 
 
 @dataclass(frozen=True)
-class FamilyStep:
+class FamilyStep(Keyed, key="{condition} {seed}"):
     """All contenders on one case."""
 
     condition: str
     seed: int
     parts: bool = False
-
-    @property
-    def key(self) -> str:
-        """Unique name of the step."""
-        return f"{self.condition} {self.seed}"
 
 
 def steps(*, quick: bool) -> list[FamilyStep]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from weft.errors import WeftError
 from weft.experiments.gpu_cluster.contenders import REFERENCE_MOVES, Contender, contender, policy
+from weft.experiments.harness import Keyed
 from weft.generators import (
     CONDITIONS,
     Instance,
@@ -114,7 +115,7 @@ QUICK = replace(
 
 
 @dataclass(frozen=True)
-class Point:
+class Point(Keyed, key="{axis} {x:g} ccr {ccr:g} seed {seed}"):
     """One draw on one axis; all its contenders run on it in every condition."""
 
     axis: str
@@ -125,11 +126,6 @@ class Point:
     names: tuple[str, ...]
     stream_jobs: int = 0
     stream_tasks: tuple[int, int] = (20, 150)
-
-    @property
-    def key(self) -> str:
-        """Name in the checkpoint."""
-        return f"{self.axis} {self.x:g} ccr {self.ccr:g} seed {self.seed}"
 
 
 PointResult = dict[str, dict[str, list[float] | None]]

@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from weft.experiments.harness import Checkpoint, Progress, described, finish, write_page
+from weft.experiments.harness import PROCESSES, Checkpoint, Progress, described, finish, write_page
 from weft.experiments.streams import report
 from weft.experiments.streams.contenders import CONTENDERS
-from weft.experiments.streams.runs import FEW, FIRST, PROCESSES, StreamStep, run_step, steps
+from weft.experiments.streams.runs import FEW, FIRST, StreamStep, run_step, steps
 from weft.experiments.streams.statistics import page_tables, ranking, reproduced, summary, verdicts
 from weft.experiments.streams.testbed import JOBS, TestbedSetting, find_testbed
 from weft.report.tables import table_text
@@ -62,7 +62,7 @@ def _rows(
         measured = {name: each["flowtime"] for name, each in found.items()}
         spent = {name: each["seconds"] for name, each in found.items()}
         rows.append(
-            {"setting": setting.key, "published": known, "measured": measured, "seconds": spent}
+            {"setting": str(setting), "published": known, "measured": measured, "seconds": spent}
         )
     return rows
 

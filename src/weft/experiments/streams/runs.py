@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from weft.experiments.harness import Keyed
 from weft.experiments.streams.contenders import (
     CONTENDERS,
     RULES,
@@ -22,22 +23,15 @@ FEW = 2_000
 FIRST = 30
 """Workflows per setting for all of weft's policies, some of which decide in Python."""
 
-PROCESSES = 2
-
 
 @dataclass(frozen=True)
-class StreamStep:
+class StreamStep(Keyed, key="{setting} {jobs}"):
     """All contenders on the first jobs of a setting."""
 
     setting: TestbedSetting
     jobs: int
     every: bool = False
     """Whether all of weft's policies run, instead of the contenders."""
-
-    @property
-    def key(self) -> str:
-        """Unique name of the step."""
-        return f"{self.setting.key} {self.jobs}"
 
 
 def steps(settings: list[TestbedSetting], *, quick: bool) -> list[StreamStep]:

@@ -47,8 +47,7 @@ class TestbedSetting:
     rates: tuple[float, ...]
     label: str
 
-    @property
-    def key(self) -> str:
+    def __str__(self) -> str:
         """Unique name of the setting."""
         return f"{self.stream} {self.vm_types}x{self.of_each} {self.label}"
 
@@ -110,7 +109,7 @@ class Testbed:
             [Problem.bind(workflow, cluster) for workflow in self.workflows],
             arrival=arrivals(setting.rates, jobs),
             template=templates(setting.stream, len(self.workflows))[:jobs],
-            name=setting.key,
+            name=str(setting),
         )
 
 
