@@ -18,6 +18,7 @@ from weft.experiments.shift.contenders import (
     make_hybrid,
     make_trend,
     play,
+    shifted_tasks,
     train_forest,
     training_tasks,
 )
@@ -25,16 +26,7 @@ from weft.experiments.shift.physics import PHYSICS, draw_case, profile_tasks
 from weft.experiments.shift.queues import cluster_problem, hybrid_policy
 from weft.experiments.shift.runs import physics_row
 from weft.experiments.shift.statistics import within
-from weft.experiments.shift.tasks import (
-    CPU,
-    GPU,
-    SHIFTED,
-    Tasks,
-    TaskSequence,
-    document_tasks,
-    sequences,
-    split_seconds,
-)
+from weft.experiments.shift.tasks import CPU, GPU, Tasks, TaskSequence, sequences, split_seconds
 from weft.learn.durations.bandit import EnsembleBandit, _forward, _gradient
 from weft.learn.durations.model import DurationModel
 from weft.model import Workload
@@ -49,7 +41,7 @@ def training() -> Tasks:
 @pytest.fixture(scope="module")
 def test_set() -> tuple[Tasks, np.random.RandomState]:
     generator = np.random.RandomState(99)
-    return document_tasks(500, SHIFTED, generator), generator
+    return shifted_tasks(generator), generator
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +73,7 @@ def test_physics_of_one_task():
 def test_the_rows_that_do_not_learn_match_to_the_second_decimal(test_set):
     tasks, _ = test_set
     generator = np.random.RandomState(99)
-    document_tasks(500, SHIFTED, generator)  # the stream goes on where the tasks ended
+    shifted_tasks(generator)  # the stream goes on where the tasks ended
     totals = {
         name: round(float(split_seconds(tasks.seconds, f).sum()), 2)
         for name, f in fixed_fractions(tasks, generator).items()

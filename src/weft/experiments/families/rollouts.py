@@ -18,17 +18,13 @@ from weft.policies.policy import bundled_policy
 from weft.policies.replanning.placement import plan_window
 from weft.policies.replanning.policy import ReplanningPolicy
 from weft.policies.replanning.portfolio import (
-    PlanOptions,
     Portfolio,
     advance_to_decision,
     commit_planned,
-    make_portfolio,
     replan,
-    run_by_portfolio,
 )
 from weft.policies.replanning.state import plan_at
 from weft.policies.replanning.switch import observed_squares
-from weft.policies.replanning.weights import weights_of
 from weft.policies.search.planning import LEAST_SPREAD
 from weft.policies.search.table import HEFT
 from weft.rng import generator
@@ -38,8 +34,6 @@ from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import COMMITTED, READY, WAITING, Sim
 
 FUTURES = 4
-BASE = PlanOptions()
-"""Plans of the quick policy that follows a start to the end."""
 
 
 class RolloutPolicy(ReplanningPolicy):
@@ -50,10 +44,12 @@ class RolloutPolicy(ReplanningPolicy):
         assert isinstance(portfolio, ReplanningPolicy)
         super().__init__(name, [{}], portfolio.options)
         self.sets, self.futures = portfolio.sets, futures
+        self._base = ReplanningPolicy("base", HEFT)  # follows a start to the end
 
     def begin(self, workload: Workload, *, seed: int = 0) -> None:
         """Start a run; the seed is that of the futures."""
         super().begin(workload, seed=seed)
+        self._base.begin(workload)
         self._random = generator(seed, "rollouts")
 
     def live_by(self, sim: Sim, portfolio: Portfolio) -> int:
@@ -83,8 +79,7 @@ class RolloutPolicy(ReplanningPolicy):
         """Start the first tasks of a plan and go on to the end; return the completion of jobs."""
         sim = copy_sim(future)
         commit_planned(sim, portfolio, m)
-        base = make_portfolio(self._workload, sim, [weights_of(HEFT)], BASE)
-        if run_by_portfolio(sim, base) != ENDED:
+        if self._base.live(sim) != ENDED:
             return float("inf")
         return float(sim.job["finish"][:-1].sum())
 

@@ -13,6 +13,7 @@ from weft.experiments.shift.tasks import (
     BIASED,
     FEATURES,
     LOGS,
+    SHIFTED,
     Tasks,
     TaskSequence,
     document_tasks,
@@ -25,6 +26,7 @@ from weft.model.columns import FloatArray, IntArray
 from weft.policies.hybrid.chooser import HybridChooser
 from weft.policies.hybrid.duration_process import DurationProcess
 
+TASKS = 500
 FOREST_FEATURES = ("size", "intensity", "memory", "memory / (size + 1)", "intensity / (memory + 1)")
 
 
@@ -109,6 +111,11 @@ def train_forest(tasks: Tasks) -> Forest:
 def training_tasks(count: int = 1000) -> Tasks:
     """Return the biased offline data: both devices timed on tasks that suit the GPU."""
     return document_tasks(count, BIASED, np.random.RandomState(42))
+
+
+def shifted_tasks(generator: np.random.RandomState, count: int = TASKS) -> Tasks:
+    """Return tasks as the document tests with, which suit the CPU."""
+    return document_tasks(count, SHIFTED, generator)
 
 
 UNITS = (1.0, 1.0 / 3.0, 1.0)

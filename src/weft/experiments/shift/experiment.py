@@ -21,10 +21,9 @@ from weft.experiments.harness import (
     write_results,
 )
 from weft.experiments.shift import report
-from weft.experiments.shift.contenders import train_forest, training_tasks
-from weft.experiments.shift.runs import STEPS, TASKS, ShiftResults
+from weft.experiments.shift.contenders import shifted_tasks, train_forest, training_tasks
+from weft.experiments.shift.runs import STEPS, ShiftResults
 from weft.experiments.shift.statistics import goals, page_tables
-from weft.experiments.shift.tasks import SHIFTED, document_tasks
 from weft.report.tables import table_text
 
 
@@ -34,7 +33,7 @@ def reproduce(
     """Run all steps; write and return the results."""
     begin, used = time.perf_counter(), processor_seconds()
     generator = np.random.RandomState(99)
-    test, training = document_tasks(TASKS, SHIFTED, generator), training_tasks()
+    test, training = shifted_tasks(generator), training_tasks()
     found = ShiftResults(quick, training, test, train_forest(training), generator)
     results = found.document
     results |= {"experiment": "shift", "quick": quick, "machine": describe_machine()}

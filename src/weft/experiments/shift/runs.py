@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.experiments.harness import in_processes
 from weft.experiments.shift.contenders import (
+    TASKS,
     Learner,
     Played,
     best_fractions,
@@ -25,27 +26,19 @@ from weft.experiments.shift.contenders import (
     make_trend,
     play,
     pretrain_dqn,
+    shifted_tasks,
     train_models,
 )
 from weft.experiments.shift.physics import PHYSICS, Physics, draw_case
 from weft.experiments.shift.queues import ClusterResult, run_cluster
 from weft.experiments.shift.statistics import recovery, within
-from weft.experiments.shift.tasks import (
-    GPU,
-    SHIFTED,
-    Tasks,
-    TaskSequence,
-    document_tasks,
-    sequences,
-    split_seconds,
-)
+from weft.experiments.shift.tasks import GPU, Tasks, TaskSequence, sequences, split_seconds
 from weft.learn.durations import matrix_product
 from weft.learn.durations.forest import Forest, fit_sklearn, write_onnx
 from weft.learn.onnx_session import onnx_session
 from weft.model.columns import FloatArray
 from weft.policies.hybrid.chooser import HybridChooser
 
-TASKS = 500
 SEEDS, QUICK_SEEDS = 100, 20
 """Number of DQN agents; the DQN's row is their mean, and the tail is shown."""
 DOCUMENT = {
@@ -131,7 +124,7 @@ def hardware(found: ShiftResults) -> None:
 
 def forest_speed(found: ShiftResults) -> None:
     """Time one prediction of a forest trained on both kinds of tasks."""
-    shifted = document_tasks(TASKS, SHIFTED, np.random.RandomState(7))
+    shifted = shifted_tasks(np.random.RandomState(7))
     mixed = Tasks(*np.concatenate([found.training.features[:TASKS], shifted.features]).T)
     rows = forest_rows(mixed.features)
     model, centre, spread = fit_sklearn(rows, np.log(mixed.seconds[:, GPU]))
@@ -270,7 +263,7 @@ def fresh_streams(found: ShiftResults) -> None:
     over: dict[tuple[str, str], list[float]] = {}
     after: dict[tuple[str, str], list[float]] = {}
     for seed in draws:
-        tasks = document_tasks(TASKS, SHIFTED, np.random.RandomState(seed))
+        tasks = shifted_tasks(np.random.RandomState(seed))
         for sequence in sequences(tasks, seed):
             learners: dict[str, Learner] = {
                 "hybrid": make_hybrid(found.training),
