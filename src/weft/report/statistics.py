@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -78,9 +79,15 @@ def half_width(values: ArrayLike) -> float:
     return float(t.ppf(0.975, len(column) - 1) * column.std(ddof=1) / np.sqrt(len(column)))
 
 
-def bootstrap_mean(
-    values: ArrayLike, *, confidence: float = 0.95, draws: int = 10_000, seed: int = 0
-) -> Interval:
+class Resampling(TypedDict, total=False):
+    """Options of a bootstrap interval: by default 95 % from 10,000 draws."""
+
+    confidence: float
+    draws: int
+    seed: int
+
+
+def bootstrap_mean(values: ArrayLike, **options: Unpack[Resampling]) -> Interval:
     """Percentile bootstrap interval of a mean (Efron and Tibshirani 1993, chapter 13).
 
     Examples
@@ -88,23 +95,12 @@ def bootstrap_mean(
     >>> bootstrap_mean([2.0, 2.0, 2.0])
     Interval(estimate=2.0, low=2.0, high=2.0, confidence=0.95)
     """
-    return _bootstrap(
-        _column(values)[:, None],
-        lambda table: table[..., 0].mean(axis=-1),
-        confidence,
-        draws,
-        seed,
-        "mean",
-    )
+    column = _column(values)[:, None]
+    return _bootstrap("mean", column, lambda table: table[..., 0].mean(axis=-1), **options)
 
 
 def geometric_mean_ratio(
-    first: ArrayLike,
-    second: ArrayLike,
-    *,
-    confidence: float = 0.95,
-    draws: int = 10_000,
-    seed: int = 0,
+    first: ArrayLike, second: ArrayLike, **options: Unpack[Resampling]
 ) -> Interval:
     """Geometric mean of first / second, pair by pair, with its bootstrap interval.
 
@@ -119,14 +115,8 @@ def geometric_mean_ratio(
             f"a geometric mean needs positive values; the smallest is {table.min():g}"
         )
     logs = np.log(table[:, :1] / table[:, 1:])
-    return _bootstrap(
-        logs,
-        lambda t: np.exp(t[..., 0].mean(axis=-1)),
-        confidence,
-        draws,
-        seed,
-        "geometric mean ratio",
-    )
+    name = "geometric mean ratio"
+    return _bootstrap(name, logs, lambda t: np.exp(t[..., 0].mean(axis=-1)), **options)
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
@@ -148,12 +138,13 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _bootstrap(
+    name: str,
     table: FloatArray,
     statistic: Callable[[FloatArray], FloatArray],
-    confidence: float,
-    draws: int,
-    seed: int,
-    name: str,
+    *,
+    confidence: float = 0.95,
+    draws: int = 10_000,
+    seed: int = 0,
 ) -> Interval:
     if not 0 < confidence < 1:
         raise InvalidInput(f"confidence is {confidence}; it must lie between 0 and 1")

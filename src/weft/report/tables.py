@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -116,6 +116,11 @@ _FORMATS: dict[str, Callable[[float], str]] = {
 }
 
 Columns = Sequence[str | Column]
+
+
+def interval_columns(estimate: Column) -> list[Column]:
+    """Return the column of an estimate and those of its interval, with the same digits."""
+    return [estimate, *(replace(estimate, key=end, title="") for end in ("low", "high"))]
 
 
 @dataclass(frozen=True)

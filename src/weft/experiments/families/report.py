@@ -10,9 +10,9 @@ from weft.experiments.families.contenders import BASELINE, CHOSEN, REFERENCE
 from weft.experiments.harness import write_experiment_page
 from weft.report.page import Section, Table, Text
 from weft.report.palette import colors_by_name
-from weft.report.tables import Column, Columns
+from weft.report.tables import Column, Columns, interval_columns
 
-INTERVAL: Columns = [Column(key, places=3) for key in ("ratio", "low", "high")]
+INTERVAL = interval_columns(Column("ratio", places=3))
 TARGET_COLUMNS: Columns = [
     "condition",
     "cases",

@@ -38,7 +38,7 @@ from weft.experiments.imitation.runs import (
 from weft.experiments.imitation.statistics import page_tables, summary
 from weft.formats.model_file import find_model, read_model
 from weft.model import Problem, Schedule
-from weft.report.tables import Column, Columns, table_text
+from weft.report.tables import Column, Columns, interval_columns, table_text
 
 TASKS = 100
 """Maximal number of tasks of the document's network, which has a fixed input size."""
@@ -123,9 +123,7 @@ def table(document: Mapping[str, Any]) -> str:
         "size",
         "contender",
         "problems",
-        Column("over_heft", "turnaround over HEFT", digits=4),
-        Column("low", digits=4),
-        Column("high", digits=4),
+        *interval_columns(Column("over_heft", "turnaround over HEFT", digits=4)),
     ]
     rows = [
         {"set": name} | row
