@@ -26,7 +26,7 @@ RELAXED_SHARE = 0.15
 """Share of the time limit in which a search plans without the capacities of nodes."""
 
 EXACT = 1e-9
-"""Relative distance below which a makespan counts as equal to its bound."""
+"""Relative difference below which two makespans, or one and its bound, count as equal."""
 
 
 FEATURES = {

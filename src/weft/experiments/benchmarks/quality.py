@@ -23,6 +23,7 @@ from weft.model.check import check
 from weft.model.columns import FloatArray, IntArray
 from weft.planners import Plan, plan
 from weft.planners.objective import Goal, Objective
+from weft.planners.planner import EXACT
 from weft.planners.search.decoder import Decoder, decode, make_decoder
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import upward_rank
@@ -35,9 +36,6 @@ QUICK = ("heft", "cpop", "peft", "lookahead", "dls", "etf")
 """Planners without a time limit."""
 
 SEARCHES = ("genetic", "anytime", "anytime+copies")
-
-TOLERANCE = 1e-9
-"""Relative difference below which two makespans are equal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +167,7 @@ def summary(lines: Iterable[Score], *, by: str = "ccr") -> list[tuple[str, ...]]
         mine = [s for s in lines if (s.planner, s.budget) == (planner, budget)]
         means = [[s.gap for s in mine if getattr(s, by) == g] for g in groups]
         better, proved = (
-            sum(s.gap < -TOLERANCE for s in mine),
+            sum(s.gap < -EXACT for s in mine),
             sum(s.status == "optimal" for s in mine),
         )
         gaps = [f"{100 * float(np.mean(m)):.2f} %" if m else "-" for m in means]
@@ -208,7 +206,7 @@ def improve(case: QualityCase, folder: Path, *, seconds: float, seed: int = 0) -
     """Search a graph, record a new best schedule, return the best makespan."""
     known = min(case.best, recorded(case.name, folder))
     made = _run(case, "anytime", seconds, seed)
-    if made.makespan >= known * (1 - TOLERANCE):
+    if made.makespan >= known * (1 - EXACT):
         return known
     s = made.schedule
     entry = {

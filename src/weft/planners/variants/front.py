@@ -8,12 +8,9 @@ from math import inf, isnan
 from weft.errors import InvalidInput
 from weft.model import Problem
 from weft.planners.bounds import lower_bound
-from weft.planners.planner import Plan
+from weft.planners.planner import EXACT, Plan
 from weft.planners.search.clock import Clock
 from weft.planners.variants.selection import EFFORT, Tried, VariantChoices, least_of_all
-
-ROUNDING = 1e-9
-"""Relative difference below which two figures count as equal."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ def _enter(front: list[Tried], new: Tried | None) -> None:
 
 
 def _no_worse(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return all(a <= b + ROUNDING * abs(b) for a, b in zip(one, other, strict=True))
+    return all(a <= b + EXACT * abs(b) for a, b in zip(one, other, strict=True))
 
 
 def _front_plan(choices: VariantChoices, x: Tried, bound: float) -> FrontPlan:

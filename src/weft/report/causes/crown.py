@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.model.columns import FloatArray
+from weft.planners.planner import EXACT
 from weft.report.statistics import bootstrap_mean
-
-TIED = 1e-9
-"""Relative difference below which two values count as equal."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +38,13 @@ def standings(samples: Mapping[str, FloatArray]) -> dict[str, Standing]:
         return {}
     table = np.stack(list(samples.values()))
     least = table.min(axis=0)
-    won = (table <= least * (1 + TIED)).sum(axis=1)
+    won = (table <= least * (1 + EXACT)).sum(axis=1)
     first = table[int(table.mean(axis=1).argmin())]
     found = {}
     for row, (name, seconds) in enumerate(samples.items()):
         mean = bootstrap_mean(seconds)
         behind = seconds - first
         low = bootstrap_mean(behind).low if len(behind) > 1 else float(behind[0])
-        best = low <= TIED * float(first.mean())
+        best = low <= EXACT * float(first.mean())
         found[name] = Standing(mean.low, mean.high, int(won[row]), best)
     return found
