@@ -27,6 +27,7 @@ class _Place:
 
 
 MOST_DEVICES = 4096
+"""Devices that a number may ask for: tables between devices grow with its square."""
 DIGITS = 10
 """Longest count that is read in full; a longer one is too large in any case."""
 

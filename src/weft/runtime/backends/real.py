@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import platform
 import time
+import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
+
+from weft.errors import WeftError
 
 
 def machine() -> str:
@@ -34,3 +38,10 @@ class RealBackend(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release all resources."""
+
+    def _go_on_without(self, about: str, left: Iterable[object]) -> None:
+        """Warn that a device is left out; raise the same if no other is left."""
+        if not any(left):
+            self.close()
+            raise WeftError(f"no device is left: {about}")
+        warnings.warn(f"{about}; the run goes on without", stacklevel=3)

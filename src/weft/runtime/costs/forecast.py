@@ -15,6 +15,9 @@ from weft.planners import Plan
 from weft.runtime.costs.history import History
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 
+LIVE_SAMPLES = 100
+"""Samples of a forecast while the run goes on."""
+
 
 def forecast(
     plan: Plan,
@@ -84,19 +87,13 @@ class Forecaster:
         self.first = self._of(RunState(0.0, task, device, nothing, nothing))
 
     def current(
-        self,
-        life: LiveLifecycle,
-        now: float,
-        *,
-        job: int = 0,
-        begun: float = 0.0,
-        samples: int = 100,
+        self, life: LiveLifecycle, now: float, *, job: int = 0, begun: float = 0.0
     ) -> Forecast:
         """Forecast from the state of the run; about 10 ms for 1,000 tasks.
 
         `job` is the run among others of a service, and `begun` its start on the service's clock.
         """
-        return self._of(live_state(life, self.rows, now, job=job, begun=begun), samples)
+        return self._of(live_state(life, self.rows, now, job=job, begun=begun), LIVE_SAMPLES)
 
     def _of(self, state: RunState, samples: int = SAMPLES) -> Forecast:
         return forecast_end(self.problem, state, self.spread, scores=self.scores, samples=samples)

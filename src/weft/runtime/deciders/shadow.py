@@ -29,13 +29,13 @@ class ShadowReport:
     """
 
     policy: str
-    asked: int = 0
-    same_task: int = 0
-    same_device: int = 0
-    same: int = 0
-    waited: int = 0
-    erred: int = 0
-    gain: float = 0.0
+    asked: int
+    same_task: int
+    same_device: int
+    same: int
+    waited: int
+    erred: int
+    gain: float
 
     def __str__(self) -> str:
         """One line."""

@@ -8,13 +8,14 @@ from math import inf
 from typing import Any, TypeVar
 
 from weft.errors import InvalidInput, Unsupported
+from weft.generators.machines.clusters import MOST_DEVICES
 from weft.model import Cluster
 from weft.runtime.costs.profiler import cores_here, discover, relative_speeds
 
 D = TypeVar("D")
 
-MOST_DEVICES = 4096
-"""Devices that a number may ask for: tables between devices grow with its square."""
+GIVEN = ("nodes", "capacity", "cores", "memory", "throughput", "power", "idle_power", "price")
+"""Properties of machines that a backend does not measure; a cluster may give them."""
 
 
 @dataclass(frozen=True)
@@ -97,17 +98,7 @@ def with_nodes_of(cluster: Cluster, given: object) -> Cluster:
     """Return the cluster of a backend with nodes and costs as given, if a cluster was given."""
     if not isinstance(given, Cluster):
         return cluster
-    return replace(
-        cluster,
-        nodes=given.nodes,
-        capacity=given.capacity,
-        cores=given.cores,
-        memory=given.memory,
-        throughput=given.throughput,
-        power=given.power,
-        idle_power=given.idle_power,
-        price=given.price,
-    )
+    return replace(cluster, **{name: getattr(given, name) for name in GIVEN})
 
 
 def local_cluster(devices: Sequence[LocalDevice]) -> Cluster:

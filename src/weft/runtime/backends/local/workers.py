@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import select
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from weft.errors import WeftError
 from weft.runtime.backends.calls import MAX_KILLED_STARTS, MAX_STARTS, CallTable
 from weft.runtime.backends.descendants import (
     descendants,
@@ -100,8 +98,5 @@ class WorkerDevices(RealBackend):
         if self._starts[device] < (MAX_STARTS if fault == "exited" else MAX_KILLED_STARTS):
             return False
         about = f"the process of device '{self.specs[device].name}' dies before it can work"
-        if not any(self._workers):
-            self.close()
-            raise WeftError(f"no device is left: {about}, again and again: {text}")
-        warnings.warn(f"{about}, again and again: {text}; the run goes on without", stacklevel=2)
+        self._go_on_without(f"{about}, again and again: {text}", self._workers)
         return True

@@ -7,12 +7,10 @@ import pickle
 import secrets
 import select
 import sys
-import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from weft.errors import WeftError
 from weft.runtime.backends.descendants import VARIABLE
 from weft.runtime.backends.local.backend import LocalBackend
 from weft.runtime.backends.local.process import ONE_THREAD, WorkerLink
@@ -130,8 +128,5 @@ class PilotBackend(LocalBackend):
             f"device '{w.spec.name}' did not start within {self._patience:g} s; it asks for "
             f"{w.spec}"
         )
-        if not any(self._workers):
-            self.close()
-            raise WeftError(f"no device is left: {about}")
-        warnings.warn(f"{about}; the run goes on without", stacklevel=2)
+        self._go_on_without(about, self._workers)
         return True

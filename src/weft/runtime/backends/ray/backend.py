@@ -384,10 +384,7 @@ class RayBackend(RealBackend):
             return False
         self._slots[device] = None
         about = f"the actor of device '{self.specs[device].name}' dies before it can work"
-        if not any(self._slots):
-            self.close()
-            raise WeftError(f"no device is left: {about}, again and again: {text}")
-        warnings.warn(f"{about}, again and again: {text}; the run goes on without", stacklevel=2)
+        self._go_on_without(f"{about}, again and again: {text}", self._slots)
         return True
 
     def _handshake(self, slot: ActorSlot) -> bool:
