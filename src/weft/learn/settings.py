@@ -118,8 +118,8 @@ class Settings:
 class InstanceSettings(Settings):
     """Settings with drawn instances: `alone` of single workflows, and `streams` of streams."""
 
-    alone: int
-    streams: int
+    alone: int = 30
+    streams: int = 2
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -76,8 +76,6 @@ class PortfolioSearch(InstanceSettings):
 
     size: Count = 8
     pool: int = 40
-    alone: int = 30
-    streams: int = 2
     finals: Count = 3
     finalists: Count = 8
     leads: int = 24

@@ -63,7 +63,6 @@ class TuningSettings(InstanceSettings):
     seconds: float = 900.0
     generations: Count = 400
     population: int = 14
-    alone: int = 30
     streams: int = 3
     every: Count = 10
     validation: Count = 6

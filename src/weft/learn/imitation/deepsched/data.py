@@ -8,7 +8,7 @@ i of a seed is the same problem in every call.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -186,24 +186,9 @@ def _bind(
     if way == 2:
         return unrelated_problem(workflow, cluster, heterogeneity=heterogeneity, seed=seed)
     kinds = tuple(f"k{k}" for k in range(4))
-    models = Cluster(
-        name=cluster.name,
-        speed=cluster.speed,
-        kinds=tuple(f"m{d % 5}" for d in range(cluster.p)),
-        cores=cluster.cores,
-        memory=cluster.memory,
-        bandwidth=cluster.bandwidth,
-    )
-    typed = Workflow(
-        name=workflow.name,
-        work=workflow.work,
-        src=workflow.src,
-        dst=workflow.dst,
-        data=workflow.data,
-        memory=workflow.memory,
-        kinds=kinds,
-        kind=generator(seed, "deepsched", "kinds").integers(0, len(kinds), workflow.n),
-    )
+    models = replace(cluster, kinds=tuple(f"m{d % 5}" for d in range(cluster.p)))
+    kind = generator(seed, "deepsched", "kinds").integers(0, len(kinds), workflow.n)
+    typed = replace(workflow, kinds=kinds, kind=kind)
     return Problem.bind(typed, with_affinity(models, kinds, heterogeneity=heterogeneity, seed=seed))
 
 
