@@ -64,7 +64,18 @@ def add_planner(parser: argparse.ArgumentParser) -> None:
 
 def planning(args: argparse.Namespace) -> dict[str, Any]:
     """Return the values of `add_planner` as options of a function that plans."""
-    return {key: getattr(args, key) for key in ("planner", "seconds", "seed")}
+    return options_of(args, "planner", "seconds", "seed")
+
+
+def options_of(args: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Return arguments of the command line as options of the same names.
+
+    Examples
+    --------
+    >>> options_of(argparse.Namespace(seed=3, steps=5, json=True), "steps", "seed")
+    {'steps': 5, 'seed': 3}
+    """
+    return {name: getattr(args, name) for name in names}
 
 
 def add_names(parser: argparse.ArgumentParser, name: str, text: str, *, many: str) -> None:

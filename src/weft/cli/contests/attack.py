@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from weft.cli.arguments import add_option, add_seconds, add_seed
+from weft.cli.arguments import add_option, add_seconds, add_seed, options_of
 from weft.cli.values import whole
 
 SUMMARY = "search small problems on which a planner or policy is much worse than another"
@@ -43,12 +43,7 @@ def run(args: argparse.Namespace) -> None:
     found = attack(
         args.contender,
         args.against,
-        tasks=args.tasks,
-        devices=args.devices,
-        runs=args.runs,
-        steps=args.steps,
-        seconds=args.seconds,
-        seed=args.seed,
+        **options_of(args, "tasks", "devices", "runs", "steps", "seconds", "seed"),
         progress=lambda steps: progress(steps, total=len(steps), what="attack"),
     )
     if args.out is not None:

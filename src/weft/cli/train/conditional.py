@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_goal, add_option, add_stream
+from weft.cli.arguments import add_goal, add_option, add_stream, options_of
 from weft.cli.train.trainable import (
     Bar,
     Outcome,
@@ -258,12 +258,7 @@ def _train_rollouts(args: argparse.Namespace) -> None:
 
     policy = read_network(args.start)
     settings = ImitationSettings(
-        rounds=args.rounds,
-        steps=args.steps,
-        futures=args.futures,
-        base=args.base,
-        hidden=args.hidden,
-        seed=args.seed,
+        **options_of(args, "rounds", "steps", "futures", "base", "hidden", "seed")
     )
     path = args.out / Path(policy.name).name
     with Bar(policy.name, args.seed, settings.rounds * settings.epochs, unit=" epochs") as bar:
