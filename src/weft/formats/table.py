@@ -182,6 +182,29 @@ def _workflow_of(thing: Workflow | Problem) -> Workflow:
     return thing.workflow if isinstance(thing, Problem) else thing
 
 
+def _graph_format(
+    name: str,
+    suffixes: tuple[str, ...],
+    summary: str,
+    read: Callable[..., object],
+    write: Callable[[Workflow], bytes] | None = None,
+    *,
+    of: str = "text",
+    seconds: bool = False,
+) -> Format:
+    """Return a format of workflows with a syntax of its own; `of`: what `read` takes of a file."""
+    return Format(
+        name,
+        suffixes,
+        (Workflow,) if write is None else (Workflow, Problem),
+        summary,
+        recognise=lambda file: file.syntax == SYNTAX[suffixes[0]],
+        read=lambda file: read(getattr(file, of), name=file.name),
+        write=None if write is None else lambda thing, _: write(_workflow_of(thing)),
+        seconds=seconds,
+    )
+
+
 _ROWS = (
     Format(
         "weft-json",
@@ -210,23 +233,14 @@ _ROWS = (
         read=lambda file: read_cluster_toml(file.text, name=file.name),
         write=lambda thing, _: write_cluster_toml(thing),
     ),
-    Format(
+    _graph_format(
         "dot",
         (".dot", ".gv"),
-        (Workflow, Problem),
         "Workflows as Graphviz graphs; read and written.",
-        recognise=lambda file: file.syntax == "dot",
-        read=lambda file: read_dot(file.text, name=file.name),
-        write=lambda thing, _: write_dot(_workflow_of(thing)),
+        read_dot,
+        write_dot,
     ),
-    Format(
-        "stg",
-        (".stg",),
-        (Workflow,),
-        "Workflows of the Standard Task Graph Set; read.",
-        recognise=lambda file: file.syntax == "stg",
-        read=lambda file: read_stg(file.text, name=file.name),
-    ),
+    _graph_format("stg", (".stg",), "Workflows of the Standard Task Graph Set; read.", read_stg),
     Format(
         "nextflow-trace",
         (".txt", ".tsv"),
@@ -276,13 +290,11 @@ _ROWS = (
         read=_lines_or(read_otlp_lines, lambda file: read_otlp([file.record], name=file.name)),
         seconds=True,
     ),
-    Format(
+    _graph_format(
         "task-table",
         (".csv", ".tsv"),
-        (Workflow,),
         "Workflows as tables, one row per task: task, after, seconds:KIND, bytes; read.",
-        recognise=lambda file: file.syntax == "csv",
-        read=lambda file: read_task_table(file.text, name=file.name),
+        read_task_table,
         seconds=True,
     ),
     Format(
@@ -311,14 +323,13 @@ _ROWS = (
         "WfFormat 1.6, which has the keys of 1.5; written.",
         write=lambda thing, _: write_wfformat(thing, version="1.6"),
     ),
-    Format(
+    _graph_format(
         "dax",
         (".dax", ".xml"),
-        (Workflow, Problem),
         "Workflows of Pegasus (DAX, XML) with run times; read and written.",
-        recognise=lambda file: file.syntax == "xml",
-        read=lambda file: read_dax(file.content, name=file.name),
-        write=lambda thing, _: write_dax(_workflow_of(thing)),
+        read_dax,
+        write_dax,
+        of="content",
         seconds=True,
     ),
     Format(
