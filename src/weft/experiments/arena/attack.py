@@ -60,9 +60,13 @@ class Victim:
     """The worst problem of one annealing run."""
 
     problem: Problem = field(repr=False)
-    ratio: float
     makespan: float
     against: float
+
+    @property
+    def ratio(self) -> float:
+        """Makespan over that of the other contender."""
+        return self.makespan / self.against
 
 
 @dataclass(frozen=True)
@@ -133,8 +137,7 @@ def attack(
 
     def judge(candidate: Candidate, name: str) -> Victim:
         problem = candidate.problem(name)
-        mine, other = (makespan(problem, side, seconds=seconds, seed=seed) for side in sides)
-        return Victim(problem, mine / other, mine, other)
+        return Victim(problem, *(makespan(problem, s, seconds=seconds, seed=seed) for s in sides))
 
     found: list[Victim] = []
     random = generator(seed, "attack")
