@@ -32,17 +32,17 @@ from weft.runtime.inputs.snakemake import (
 __all__ = ["Scheduler", "SchedulerSettings"]
 
 
+def _file_setting(text: str) -> Any:
+    """Return a setting that names a file; by default there is none."""
+    return field(default=None, metadata={"help": text, "type": str})
+
+
 @dataclass
 class SchedulerSettings(SchedulerSettingsBase):  # type: ignore[misc]  # of a package without types
     """Settings of the command line."""
 
-    history: str | None = field(
-        default=None,
-        metadata={
-            "help": "File of weft's history. Default: $WEFT_HISTORY, or that of the project of "
-            "this folder.",
-            "type": str,
-        },
+    history: str | None = _file_setting(
+        "File of weft's history. Default: $WEFT_HISTORY, or that of the project of this folder."
     )
     learn_nothing: bool = field(
         default=False,
@@ -51,13 +51,9 @@ class SchedulerSettings(SchedulerSettingsBase):  # type: ignore[misc]  # of a pa
             "has."
         },
     )
-    write: str | None = field(
-        default=None,
-        metadata={
-            "help": "File for the graph of the jobs that are left, with their threads, resources "
-            "and durations, for weft plan; written before the first job starts.",
-            "type": str,
-        },
+    write: str | None = _file_setting(
+        "File for the graph of the jobs that are left, with their threads, resources and "
+        "durations, for weft plan; written before the first job starts."
     )
 
 
