@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +17,9 @@ from weft.model.validation import refuse, refuse_negative, refuse_not_positive
 from weft.model.workflow import ALWAYS
 from weft.model.workload import Workload
 from weft.rng import generator
+
+MOST_SPELLS = 200_000
+"""Slowdowns and failures that are drawn for one future, over all devices."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +125,11 @@ class Scenario:
         if not 0 <= cancellations <= 1:
             raise InvalidInput(
                 f"cancellations is {cancellations}; it must be a share between 0 and 1"
+            )
+        if (slowdowns + failures) * workload.cluster.p > MOST_SPELLS:
+            raise InvalidInput(
+                f"slowdowns is {slowdowns:g} and failures is {failures:g}, each per device, with "
+                f"{workload.cluster.p} devices; at most {MOST_SPELLS:,} are drawn in all"
             )
         span = horizon if horizon is not None else _spread(workload)
         return cls.of(
@@ -258,8 +267,15 @@ def _worst_of(spells: list[tuple[float, float, float]]) -> list[tuple[float, flo
     [(0.0, 2.0), (1.0, 5.0), (3.0, 2.0), (4.0, 1.0)]
     """
     changes: list[tuple[float, float]] = []
+    coming = sorted(spells, reverse=True)
+    active: list[tuple[float, float]] = []
     for time in sorted({t for begin, end, _ in spells for t in (begin, end)}):
-        pace = max((x for begin, end, x in spells if begin <= time < end), default=1.0)
+        while coming and coming[-1][0] <= time:
+            _, end, pace = coming.pop()
+            heappush(active, (-pace, end))
+        while active and active[0][1] <= time:
+            heappop(active)
+        pace = -active[0][0] if active else 1.0
         if pace != (changes[-1][1] if changes else 1.0):
             changes.append((time, pace))
     return changes
