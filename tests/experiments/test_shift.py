@@ -13,7 +13,7 @@ from weft.errors import InvalidInput
 from weft.experiments.shift import runs
 from weft.experiments.shift.contenders import (
     fixed_fractions,
-    forest_rows,
+    forest_fractions,
     make_dqn,
     make_hybrid,
     make_trend,
@@ -88,7 +88,7 @@ def test_the_rows_that_do_not_learn_match_to_the_second_decimal(test_set):
 
 def test_the_forest_stays_on_the_gpu(training, tasks):
     pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra: learn)")
-    fraction = train_forest(training).predict(forest_rows(tasks.features))
+    fraction = forest_fractions(train_forest(training), tasks.features)
     assert round(float(split_seconds(tasks.seconds, fraction).sum()), 2) == 122.92
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -166,11 +167,15 @@ def data_folder(name: str) -> Path | None:
     return folder if folder is not None and folder.is_dir() else None
 
 
-def write_results(folder: Path, results: Mapping[str, Any]) -> None:
-    """Write results.json into the folder."""
+def write_results(
+    folder: Path, results: Mapping[str, Any], tables: Mapping[str, Any] | None = None
+) -> None:
+    """Write results.json into the folder, and page.json where there are tables for it."""
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(results, indent=1, allow_nan=False) + "\n"
     (folder / "results.json").write_text(text, encoding="utf-8")
+    if tables is not None:
+        write_page(folder, results, tables)
 
 
 def page_table(columns: Mapping[str, int | None], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
@@ -310,6 +315,18 @@ def describe_machine() -> dict[str, object]:
 def processor_seconds() -> float:
     """Return the processor time of this process and of its children that have ended."""
     return sum(os.times()[:4])
+
+
+class Stopwatch:
+    """Seconds since it was made, of the clock and of all processors, as entries of results."""
+
+    def __init__(self) -> None:
+        self._begin, self._used = time.perf_counter(), processor_seconds()
+
+    def spent(self) -> dict[str, float]:
+        """Return the seconds so far."""
+        seconds = time.perf_counter() - self._begin
+        return {"seconds": seconds, "cpu_seconds": processor_seconds() - self._used}
 
 
 def peak_memory() -> float:

@@ -24,7 +24,6 @@ from weft.experiments.harness import (
     describe_machine,
     fingerprint,
     page_table,
-    write_page,
     write_results,
 )
 from weft.report.tables import Columns, table_text
@@ -68,10 +67,9 @@ def reproduce(
         "verdicts": rows,
         "seconds": time.perf_counter() - begin,
     }
-    write_results(folder, results)
     columns = dict.fromkeys(("document", "claim", "published", "measured", "verdict"))
     cells = [[row[key] for key in columns] for row in rows]
-    write_page(folder, results, {"verdicts": page_table(columns, cells)})
+    write_results(folder, results, {"verdicts": page_table(columns, cells)})
     report.write(folder / "report.html", results)
     checkpoint.delete()
     return results

@@ -18,13 +18,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import MissingExtra
-from weft.experiments.harness import (
-    Progress,
-    describe_machine,
-    processor_seconds,
-    write_page,
-    write_results,
-)
+from weft.experiments.harness import Progress, Stopwatch, describe_machine, write_results
 from weft.experiments.imitation import report
 from weft.experiments.imitation.contenders import Contender, contenders, fixed_device, heft, warm_up
 from weft.experiments.imitation.runs import (
@@ -80,7 +74,7 @@ def reproduce(
     _need_torch()
     from weft.experiments.imitation import speed
 
-    begin, used = time.perf_counter(), processor_seconds()
+    clock = Stopwatch()
     training = dict(read_model(find_model("deepsched")).training)
     effort = QUICK if quick else FULL
     found = ImitationResults(
@@ -107,10 +101,8 @@ def reproduce(
         name: dict(zip(map(str, speed.SIZES), row, strict=True))
         for name, row in speed.DOCUMENT.items()
     }
-    found.document["seconds"] = time.perf_counter() - begin
-    found.document["cpu_seconds"] = processor_seconds() - used
-    write_results(Path(folder), found.document)
-    write_page(Path(folder), found.document, page_tables(found.document))
+    found.document |= clock.spent()
+    write_results(Path(folder), found.document, page_tables(found.document))
     assert found.example is not None
     report.write(Path(folder) / "report.html", found.document, *found.example)
     return found.document

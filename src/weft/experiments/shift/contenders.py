@@ -98,6 +98,11 @@ def forest_rows(features: FloatArray) -> FloatArray:
     )
 
 
+def forest_fractions(forest: Forest, features: FloatArray) -> FloatArray:
+    """Return (n,) the shares on the GPU that a forest predicts."""
+    return forest.predict(forest_rows(features))
+
+
 def train_forest(tasks: Tasks) -> Forest:
     """Train the document's forest, which predicts the best of 11 fractions."""
     return Forest.train(

@@ -7,19 +7,12 @@ that changes speed, and other device models.
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from weft.experiments.harness import (
-    Progress,
-    describe_machine,
-    processor_seconds,
-    write_page,
-    write_results,
-)
+from weft.experiments.harness import Progress, Stopwatch, describe_machine, write_results
 from weft.experiments.shift import report
 from weft.experiments.shift.contenders import shifted_tasks, train_forest, training_tasks
 from weft.experiments.shift.runs import STEPS, ShiftResults
@@ -31,7 +24,7 @@ def reproduce(
     folder: str | Path, *, quick: bool = False, progress: Progress = iter
 ) -> dict[str, Any]:
     """Run all steps; write and return the results."""
-    begin, used = time.perf_counter(), processor_seconds()
+    clock = Stopwatch()
     generator = np.random.RandomState(99)
     test, training = shifted_tasks(generator), training_tasks()
     found = ShiftResults(quick, training, test, train_forest(training), generator)
@@ -40,10 +33,8 @@ def reproduce(
     for step in progress(list(STEPS)):
         step(found)
     results["goals"] = goals(results)
-    results["seconds"] = time.perf_counter() - begin
-    results["cpu_seconds"] = processor_seconds() - used
-    write_results(Path(folder), results)
-    write_page(Path(folder), results, page_tables(results))
+    results |= clock.spent()
+    write_results(Path(folder), results, page_tables(results))
     report.write(Path(folder) / "report.html", found)
     return results
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.experiments.shift.contenders import forest_rows, train_models
+from weft.experiments.shift.contenders import forest_fractions, train_models
 from weft.experiments.shift.physics import profile_tasks
 from weft.experiments.shift.tasks import CPU, GPU, Tasks
 from weft.learn.durations.forest import Forest
@@ -101,7 +101,7 @@ def run_cluster(
     workload = Workload.of(problem)
     scenario = Scenario.draw(workload, seed=seed, noise=noise)
     best = plan(problem, "heft")
-    fractions = forest.predict(forest_rows(test.features))
+    fractions = forest_fractions(forest, test.features)
     contenders: dict[str, str | Policy | Schedule] = {
         "HEFT": best.schedule,
         "eft": "eft",

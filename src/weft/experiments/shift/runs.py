@@ -20,6 +20,7 @@ from weft.experiments.shift.contenders import (
     Played,
     best_fractions,
     fixed_fractions,
+    forest_fractions,
     forest_rows,
     make_dqn,
     make_hybrid,
@@ -109,7 +110,7 @@ def fixed(found: ShiftResults) -> None:
     """Run the strategies that do not learn online, the forest included."""
     test = found.test
     fractions = fixed_fractions(test, found.generator)
-    fractions["Hybrid ML (RF)"] = found.forest.predict(forest_rows(test.features))
+    fractions["Hybrid ML (RF)"] = forest_fractions(found.forest, test.features)
     for name, fraction in fractions.items():
         spent = split_seconds(test.seconds, fraction)
         found.add(name, [spent], [int((fraction >= 0.5).sum())])
@@ -230,7 +231,7 @@ def streams(found: ShiftResults) -> None:
     found.document["streams"] = []
     agents = min(SEEDS, 2 if found.quick else 5)
     for sequence in found.sequences:
-        fraction = found.forest.predict(forest_rows(sequence.features))
+        fraction = forest_fractions(found.forest, sequence.features)
         runs = {
             "hybrid": [play(make_hybrid(found.training), sequence).seconds],
             "RL Agent (DQN)": [
