@@ -18,6 +18,12 @@ from weft.runtime.web.runs import RunTable
 
 T = TypeVar("T")
 
+MAX_STREAMS = 200
+"""Streams of events that are open at once, of runs and of the service each."""
+
+MAX_QUESTIONS = 4
+"""Questions that are answered in threads at once."""
+
 
 @dataclass(frozen=True)
 class ApplicationLimits:
@@ -47,14 +53,12 @@ class ServerState:
     history: History | None
     metrics: ServerMetrics
     token: Token
-    max_body: int = 4 << 20
-    rate: float = 5000.0
-    max_streams: int = 200
+    max_body: int
+    rate: float
     patience: float = 30.0
     """Seconds a client may take to send a body, or to take a part of a stream."""
-    questions: int = 4
-    """Questions that are answered in threads at once."""
     asked: int = field(default=0, init=False)
+    """Questions that are being answered in threads."""
     watched: int = field(default=0, init=False)
     """Streams of the status of the service."""
     page: PageSource | None = None
@@ -63,9 +67,9 @@ class ServerState:
 
     async def in_thread(self, answered: Callable[[], T]) -> T:
         """Answer a question in a thread, unless too many are being answered."""
-        if self.asked >= self.questions:
+        if self.asked >= MAX_QUESTIONS:
             self.metrics.count("weft_refused_total", reason="questions")
-            raise Refused(429, f"{self.questions} questions are being answered", retry_after=1.0)
+            raise Refused(429, f"{MAX_QUESTIONS} questions are being answered", retry_after=1.0)
         self.asked += 1
         try:
             return await in_thread(answered)

@@ -14,7 +14,7 @@ from weft.runtime.web.live.status import service_status
 from weft.runtime.web.metrics import resident_bytes
 from weft.runtime.web.openapi import document
 from weft.runtime.web.routes.runs import TICK, found_run, status_event
-from weft.runtime.web.state import ServerState
+from weft.runtime.web.state import MAX_STREAMS, ServerState
 
 
 class PageRoutes:
@@ -26,8 +26,8 @@ class PageRoutes:
 
     async def stream_status(self, _: Request) -> Response:
         """Stream the status of the service."""
-        if self.state.watched >= self.state.max_streams:
-            raise Refused(429, f"{self.state.max_streams} streams are open", retry_after=5.0)
+        if self.state.watched >= MAX_STREAMS:
+            raise Refused(429, f"{MAX_STREAMS} streams are open", retry_after=5.0)
         return stream(self._statuses())
 
     async def _statuses(self) -> AsyncIterator[str]:

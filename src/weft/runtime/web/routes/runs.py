@@ -26,7 +26,7 @@ from weft.runtime.web.live.openings import Openings
 from weft.runtime.web.live.status import run_status
 from weft.runtime.web.runs import RUN_ID, ActiveRun, RunTable
 from weft.runtime.web.spans import run_spans
-from weft.runtime.web.state import ServerState
+from weft.runtime.web.state import MAX_STREAMS, ServerState
 from weft.runtime.web.store import OPEN
 
 HEARTBEAT = 15.0
@@ -108,8 +108,8 @@ class RunRoutes:
         if number is None:
             raise Refused(404, f"there is no run '{run['id']}'")
         streams = self.state.runs.gauges()[-1][2]
-        if streams >= self.state.max_streams:
-            raise Refused(429, f"{self.state.max_streams} streams are open", retry_after=5.0)
+        if streams >= MAX_STREAMS:
+            raise Refused(429, f"{MAX_STREAMS} streams are open", retry_after=5.0)
         shown = run["id"] if request.query_params.get("status") == "1" else None
         return stream(self._events(number, int(after), shown))
 
