@@ -22,8 +22,11 @@ class FrontPlan:
     cost: float
     energy: float
     accuracy: float
-    variants: dict[str, str]
-    """Task -> name of its variant."""
+
+    @property
+    def variants(self) -> dict[str, str]:
+        """Task -> name of its variant."""
+        return {task: way.name for task, way in self.plan.variants.items()}
 
     def as_dict(self) -> dict[str, object]:
         """Return the figures as plain data."""
@@ -98,5 +101,4 @@ def _no_worse(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 def _front_plan(choices: VariantChoices, x: Tried, bound: float) -> FrontPlan:
     chosen = choices.chosen(x.pick)
     made = Plan(x.problem, x.schedule, "heft", 0.0, min(bound, x.makespan), variants=chosen)
-    names = {task: way.name for task, way in chosen.items()}
-    return FrontPlan(made, x.makespan, x.cost, x.energy, x.accuracy, names)
+    return FrontPlan(made, x.makespan, x.cost, x.energy, x.accuracy)
