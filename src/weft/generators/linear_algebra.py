@@ -59,6 +59,11 @@ class _Factorisation:
         for tile in writes:
             self._writer[tile] = task
 
+    def solve_column(self, k: int) -> None:
+        """Add the triangular solves below a diagonal tile."""
+        for i in range(k + 1, self.tiles):
+            self.kernel("trsm", (i, k), reads=[("A", k, k)], writes=[("A", i, k)])
+
 
 def _register(
     name: str, *, tiles: int, tasks: Callable[..., int]
@@ -98,8 +103,7 @@ def cholesky(f: _Factorisation) -> None:
     """
     for k in range(f.tiles):
         f.kernel("potrf", (k,), writes=[("A", k, k)])
-        for i in range(k + 1, f.tiles):
-            f.kernel("trsm", (i, k), reads=[("A", k, k)], writes=[("A", i, k)])
+        f.solve_column(k)
         for i in range(k + 1, f.tiles):
             f.kernel("syrk", (i, k), reads=[("A", i, k)], writes=[("A", i, i)])
             for j in range(k + 1, i):
@@ -119,8 +123,7 @@ def lu(f: _Factorisation) -> None:
         f.kernel("getrf", (k,), writes=[("A", k, k)])
         for j in range(k + 1, f.tiles):
             f.kernel("trsm", (k, j), reads=[("A", k, k)], writes=[("A", k, j)])
-        for i in range(k + 1, f.tiles):
-            f.kernel("trsm", (i, k), reads=[("A", k, k)], writes=[("A", i, k)])
+        f.solve_column(k)
         for i in range(k + 1, f.tiles):
             for j in range(k + 1, f.tiles):
                 f.kernel("gemm", (i, j, k), reads=[("A", i, k), ("A", k, j)], writes=[("A", i, j)])
