@@ -7,9 +7,10 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from weft.cli.arguments import add_flag, add_names, add_option, add_stream
-from weft.cli.values import number, whole
+from weft.cli.values import names, number, whole
 
 if TYPE_CHECKING:
+    from weft.experiments.conditional.published import PublishedOptions
     from weft.model.columns import FloatArray
     from weft.model.conditional_stream import ConditionalStream
 
@@ -39,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="default: as the policy was trained; event for rules; published: the authors' "
         "environment exactly, with its expiry, order of queues and single events",
     )
+    text = "with --idle published: habits to leave out, of single-event, expiry, heap-order"
+    add_option(parser, "--without", names, "HABIT,HABIT", text, default=[])
 
 
 def run(args: argparse.Namespace) -> None:
@@ -70,19 +73,20 @@ def run(args: argparse.Namespace) -> None:
         points = None if args.own else (args.probabilities or [i / 10 for i in range(11)])
         title, streams = stream.name, variants(stream, points)
         labels = ["own"] if points is None else [f"{p:g}" for p in points]
-    names = list(dict.fromkeys(args.policy))
-    who = {name: load_policy(name) for name in names}
+    policies = list(dict.fromkeys(args.policy))
+    who = {name: load_policy(name) for name in policies}
+    habits = _habits(args)
     authors = title == "conditional-paper"  # their draws, so that the figures stand beside theirs
     seeds = range(1, args.seeds + 1)
-    parts: dict[str, list[Figures]] = {name: [] for name in names}
-    work = [(name, i) for name in names for i in range(1 if together else len(streams))]
+    parts: dict[str, list[Figures]] = {name: [] for name in policies}
+    work = [(name, i) for name in policies for i in range(1 if together else len(streams))]
     for name, i in progress(work, total=len(work), what="evaluate"):
         if together:
             times = shared_completions(who[name], shared, seeds)
         elif args.idle == "published":
             from weft.experiments.conditional.published_network import published_completions
 
-            times = [[published_completions(name, streams[i], seed) for seed in seeds]]
+            times = [[published_completions(name, streams[i], seed, habits) for seed in seeds]]
         else:
             one = streams[i : i + 1]
             times = completions(who[name], one, seeds, idle=args.idle, authors=authors)
@@ -101,6 +105,25 @@ def run(args: argparse.Namespace) -> None:
         share = {name: [100 * f["in_time"] for f in found] for name, found in parts.items()}
         blocks.append(_text("% of jobs in time", title, labels, seeds, share))
     print("\n\n".join(blocks))
+
+
+def _habits(args: argparse.Namespace) -> PublishedOptions | None:
+    """Return the habits of the published environment that are asked for."""
+    from weft.errors import InvalidInput
+    from weft.registry import closest
+
+    if args.idle != "published":
+        if args.without:
+            raise InvalidInput("--without is for the published environment; add --idle published")
+        return None
+    from weft.experiments.conditional.published import PLAIN, PublishedOptions
+
+    known = {"single-event": "single_event", "expiry": "expiry", "heap-order": "heap_order"}
+    for habit in args.without:
+        if habit not in known:
+            raise InvalidInput(f"--without: unknown habit '{habit}'{closest(habit, known)}")
+    off = {known[habit]: getattr(PLAIN, known[habit]) for habit in args.without}
+    return PublishedOptions(**off)
 
 
 def _column(parts: dict[str, list[Figures]], key: str) -> dict[str, list[FloatArray]]:

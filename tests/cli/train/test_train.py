@@ -101,6 +101,8 @@ def test_an_interrupt_leaves_a_checkpoint(small, tmp_path, monkeypatch, capsys):
         ("evaluate fifoo", "did you mean 'fifo'"),
         ("evaluate fifo --probabilities 2", "must be 1 or less"),
         ("evaluate fifo --stream gone.toml", "gone.toml"),
+        ("evaluate unit-fifo --without expiry", "add --idle published"),
+        ("evaluate unit-fifo --idle published --without expire", "did you mean 'expiry'"),
         ("train conditional --policy pi9", "did you mean"),
         ("train nothing", "unknown subcommand 'nothing' of weft train; known: "),
     ],
@@ -145,3 +147,17 @@ def test_a_policy_for_own_workflows(tmp_path, capsys):
     assert main(["simulate", *machines, "--policy", str(out / "workflow")]) == DONE
     assert main([*line, "--reward", "speed=1"]) == BAD_INPUT
     assert "unknown reward 'speed'" in capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_habits_of_the_published_environment_by_name(capsys):
+    # In the second draw queues are long, so the order of the heap matters.
+    what = "evaluate unit-fifo --probabilities 0 --seeds 2 --jobs 3000 --json --idle"
+
+    def mean(options: str) -> float:
+        assert main([*what.split(), *options.split()]) == DONE
+        return float(json.loads(capsys.readouterr().out)["rows"][0]["mean"])
+
+    every, without = mean("published"), mean("published --without single-event,heap-order,expiry")
+    assert without == pytest.approx(mean("block"), rel=1e-12)
+    assert mean("published --without heap-order") == without
+    assert mean("published --without expiry") == every != without

@@ -6,7 +6,8 @@ runs               steps of the experiment
 adaptation         branch probabilities that change at run time
 any_graph          one policy on graphs it was not trained on
 published          the environment of the published code exactly, with its habits as options
-published_network  networks in it
+published_kernel   the same compiled
+published_network  networks in both
 statistics         tables of results.json
 report             the page
 report_sections    further sections of the page
@@ -18,6 +19,7 @@ __all__ = [
     "contenders",
     "experiment",
     "published",
+    "published_kernel",
     "published_network",
     "report",
     "report_sections",

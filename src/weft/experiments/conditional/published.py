@@ -1,7 +1,8 @@
 """The environment of Debner, Krahn and Hirvisalo (2024) exactly, event by event, in plain Python.
 
-`sim/vector/step.py` runs the same environment compiled, without three habits of the published code.
-Here each is an option with a name, so that its effect can be measured:
+`published_kernel.py` is its compiled twin. `sim/vector/step.py` runs the same environment, for any
+graph and without three habits of the published code. Here each is an option with a name, so that
+its effect can be measured:
 
 - `single_event`: after a step in which an idle unit chose a queue that an earlier unit had emptied
   (a short wait), the published code handles one event, though others may be due at the same time;
@@ -23,6 +24,7 @@ import numpy as np
 from weft.errors import Unsupported
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream, in_ticks, ticked
+from weft.model.problem import Problem
 from weft.model.workflow import ALWAYS
 
 END = -1
@@ -45,6 +47,15 @@ class PublishedOptions:
     expiry: float = 5.0
     heap_order: bool = True
     idle_seconds: float = 0.010
+
+
+def published_problem(stream: ConditionalStream) -> Problem:
+    """Return the tasks and units of a stream in ticks; refuse what the published code lacks."""
+    if stream.problem.cluster.batch_curve or stream.problem.cluster.has_setup:
+        raise Unsupported(
+            f"the published environment has no batch curves and set-ups: '{stream.name}' has"
+        )
+    return ticked(stream.problem, stream.tick)
 
 
 PLAIN = PublishedOptions(single_event=False, expiry=inf, heap_order=False)
@@ -72,19 +83,15 @@ class PublishedSimulation:
         outcome: IntArray,
         options: PublishedOptions | None = None,
     ) -> None:
-        if stream.problem.cluster.batch_curve or stream.problem.cluster.has_setup:
-            raise Unsupported(
-                f"the published environment has no batch curves and set-ups: '{stream.name}' has"
-            )
+        problem = published_problem(stream)
         self.options = options or PublishedOptions()
         self.stream, self.arrival = stream, arrival
-        problem = ticked(stream.problem, stream.tick)
         self.kinds, self.units = problem.n, problem.p
         self.batch: list[int] = problem.cluster.batch.tolist()
         self._duration = problem.durations().tolist()
         self._hold = in_ticks(self.options.idle_seconds, stream.tick)
         self._expiry = self.options.expiry / stream.tick
-        self._next = _next_tasks(stream, outcome)
+        self._next = next_tasks(stream, outcome).tolist()
         self.queues: list[list[tuple[float, int]]] = [[] for _ in range(self.kinds)]
         self.free_at = [-1.0] * self.units
         self.now = -1.0
@@ -147,7 +154,7 @@ class PublishedSimulation:
         for _ in range(size):
             since, job = heappop(self.queues[kind])
             self._doing[job] = kind
-            heappush(self._events, (end, since, job, self._next[job].get(kind, END)))
+            heappush(self._events, (end, since, job, self._next[job][kind]))
 
     def _proceed(self) -> None:
         first_free, handled = min(self.free_at), False
@@ -256,21 +263,19 @@ def run_published(
     return sim
 
 
-def _next_tasks(stream: ConditionalStream, outcome: IntArray) -> list[dict[int, int]]:
-    """Return, for each job, the task after each task; a last task has none."""
+def next_tasks(stream: ConditionalStream, outcome: IntArray) -> IntArray:
+    """Return (jobs, kinds): the task after each task of each job; END after the last."""
     workflow, choices = stream.problem.workflow, stream.problem.workflow.choices
-    edges = list(zip(workflow.src.tolist(), workflow.dst.tolist(), strict=True))
-    found: list[dict[int, int]] = []
-    for row in outcome.tolist():
-        after: dict[int, int] = {}
-        for e, (u, v) in enumerate(edges):
-            c = int(choices.edge_choice[e])
-            if c == ALWAYS or row[c] == int(choices.edge_branch[e]):
-                if u in after:
-                    raise Unsupported(
-                        f"the published environment has one task of a job at a time; task "
-                        f"'{workflow.task_name(u)}' of '{stream.name}' leads to several"
-                    )
-                after[u] = v
-        found.append(after)
-    return found
+    after = np.full((len(outcome), workflow.n), END, np.int64)
+    for e, (u, v) in enumerate(zip(workflow.src.tolist(), workflow.dst.tolist(), strict=True)):
+        c = int(choices.edge_choice[e])
+        taken = np.ones(len(outcome), np.bool_)
+        if c != ALWAYS:
+            taken = outcome[:, c] == int(choices.edge_branch[e])
+        if (after[taken, u] != END).any():
+            raise Unsupported(
+                f"the published environment has one task of a job at a time; task "
+                f"'{workflow.task_name(u)}' of '{stream.name}' leads to several"
+            )
+        after[taken, u] = v
+    return after

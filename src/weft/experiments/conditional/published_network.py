@@ -1,7 +1,9 @@
-"""Networks in the published environment (`published.py`), with all of its habits or without.
+"""Networks and rules in the published environment, with all of its habits or without.
 
-The observation is that of `weft.sim.vector.observation`, number by number: without the habits a
-network decides as in the compiled environment, which a test compares job by job.
+`published_completions` runs the compiled simulation (`published_kernel.py`), `run_network` the
+plain one (`published.py`), job by job and bit by bit the same. The observation is that of
+`weft.sim.vector.observation`, number by number: without the habits a network decides as in the
+compiled environment, which a test compares job by job.
 """
 
 from __future__ import annotations
@@ -13,22 +15,50 @@ from weft.experiments.conditional.published import (
     PUBLISHED_RULES,
     PublishedOptions,
     PublishedSimulation,
-    run_published,
 )
-from weft.model.columns import FloatArray
+from weft.experiments.conditional.published_kernel import (
+    SIGHT,
+    PublishedTables,
+    make_tables,
+    run_rule,
+)
+from weft.experiments.conditional.published_kernel import run_network as run_network_compiled
+from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream, ticked
-from weft.policies.conditional.evaluate import options_of, watched_task
+from weft.policies.conditional.evaluate import (
+    MAX_STEPS_PER_JOB,
+    check_network_fits,
+    options_of,
+    watched_task,
+)
 from weft.policies.conditional.networks import Numbers, choose, working_space
 from weft.policies.conditional.trained_network import TrainedNetwork, read_network
 from weft.registry import closest
+from weft.sim.vector.batch import StepBatch
 
 
 def published_completions(
     name: str, stream: ConditionalStream, seed: int, options: PublishedOptions | None = None
 ) -> FloatArray:
-    """Return the completion time of each job in seconds, of a published rule or a network."""
+    """Return the completion time of each job in seconds, of a published rule or a network.
+
+    The simulation is compiled; jobs of a run that never ends have inf.
+    """
+    arrival, outcome = stream.draw_ticks(seed, authors=True)
+    options = options or PublishedOptions()
+    most = MAX_STEPS_PER_JOB * stream.jobs + 1000
     if name in PUBLISHED_RULES:
-        return run_published(stream, PUBLISHED_RULES[name], seed, options).jct()
+        sim = make_tables(stream, arrival, outcome, options)
+        taken, actions = np.zeros(len(sim.waiting), np.int64), np.zeros(len(sim.unit), np.int64)
+        steps = run_rule(sim, list(PUBLISHED_RULES).index(name), taken, actions, most)
+    else:
+        sim, steps = _run_compiled(stream, _network(name), (arrival, outcome), options, most)
+    finish = sim.job["finish"] if steps >= 0 else np.full(len(arrival), np.inf)
+    seconds: FloatArray = (finish - arrival) * stream.tick
+    return seconds
+
+
+def _network(name: str) -> TrainedNetwork:
     policy = read_network(name)
     if policy.observation.get("name") != "steps":
         known = [*PUBLISHED_RULES, "conditional-best", "conditional-paper-best", "conditional-pi4"]
@@ -36,7 +66,51 @@ def published_completions(
             f"'{name}' does not run in the published environment; rules and networks for one "
             f"stream do{closest(name, known)}"
         )
-    return run_network(stream, policy, seed, options).jct()
+    return policy
+
+
+def _run_compiled(
+    stream: ConditionalStream,
+    policy: TrainedNetwork,
+    draw: tuple[FloatArray, IntArray],
+    options: PublishedOptions,
+    most: int,
+) -> tuple[PublishedTables, int]:
+    seen, network = options_of(policy), policy.network
+    sim = make_tables(
+        stream, *draw, options, watched=_watched(stream), window=seen.window, prior=seen.prior
+    )
+    units, kinds = len(sim.unit), len(sim.waiting)
+    sight = np.zeros(1, SIGHT)
+    sight["age_scale"], sight["queue_scale"] = stream.tick / seen.age_scale, seen.queue_scale
+    sight["span"], sight["ages"], sight["estimate"] = _span(stream), seen.ages, seen.estimate
+    sight["units"], sight["detail"] = seen.units, seen.detail
+    check_network_fits(network, StepBatch(stream.with_jobs(1), 1, seen))
+    steps = run_network_compiled(
+        sim,
+        network,
+        sight,
+        np.zeros(int(network.sizes[0]), np.float32),
+        np.zeros((units, kinds + 1), np.bool_),
+        np.zeros(kinds, np.int64),
+        np.array(sim.unit["batch"], np.int64),
+        working_space(network),
+        np.zeros(units, np.int64),
+        most,
+    )
+    return sim, steps
+
+
+def _watched(stream: ConditionalStream) -> int:
+    """Return the number of the choice that is estimated."""
+    workflow = stream.problem.workflow
+    return [workflow.task_name(int(t)) for t in workflow.choices.task].index(watched_task(stream))
+
+
+def _span(stream: ConditionalStream) -> float:
+    """Return the ticks of a typical task."""
+    shortest = ticked(stream.problem, stream.tick).durations().min(axis=1)
+    return max(float(np.median(shortest)), 1e-12)
 
 
 def run_network(
@@ -45,7 +119,7 @@ def run_network(
     seed: int,
     options: PublishedOptions | None = None,
 ) -> PublishedSimulation:
-    """Run a network with the authors' draws to the end."""
+    """Run a network with the authors' draws to the end, in plain Python."""
     arrival, outcome = stream.draw_ticks(seed, authors=True)
     sim = PublishedSimulation(stream, arrival, outcome, options)
     player = _Player(sim, policy, outcome)
@@ -60,16 +134,12 @@ class _Player:
     def __init__(self, sim: PublishedSimulation, policy: TrainedNetwork, outcome: object) -> None:
         self.sim, self.network, self.options = sim, policy.network, options_of(policy)
         self.outcome = np.asarray(outcome)
-        stream, workflow = sim.stream, sim.stream.problem.workflow
-        watched = [workflow.task_name(int(t)) for t in workflow.choices.task].index(
-            watched_task(stream)
-        )
-        self.watched, self.task = watched, int(workflow.choices.task[watched])
+        self.watched = _watched(sim.stream)
+        self.task = int(sim.stream.problem.workflow.choices.task[self.watched])
         self.estimate, self.counted = 0.5, 0
         self.space = working_space(self.network)
         self.capacity = np.array(sim.batch, np.int64)
-        shortest = ticked(stream.problem, stream.tick).durations().min(axis=1)
-        self.span = max(float(np.median(shortest)), 1e-12)
+        self.span = _span(sim.stream)
 
     def actions(self) -> list[int]:
         """Return an action per unit."""
@@ -116,7 +186,10 @@ class _Player:
         for k, waiting in enumerate(sim.queues):
             ages = [sim.now - since for since, _ in waiting]
             queue[k] = min(len(ages) / o.queue_scale, 1.0)
-            mean[k] = min(sum(ages) / len(ages) * scale, 1.0) if ages else 0.0
+            total = 0.0
+            for age in ages:  # in this order: sum() of some versions of Python is more exact
+                total += age
+            mean[k] = min(total / len(ages) * scale, 1.0) if ages else 0.0
             oldest = [sim.now - since for _, since in sorted((job, s) for s, job in waiting)]
             oldest = (oldest + [0.0] * o.ages)[: o.ages]
             first += [min(age * scale, 1.0) for age in oldest]
