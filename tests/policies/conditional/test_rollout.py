@@ -12,7 +12,14 @@ from tests.support.streams import INSPECTION
 from weft.errors import InvalidInput, Unsupported
 from weft.formats.native.stream_toml import load_stream, read_stream_toml
 from weft.policies.conditional.index import load_index
-from weft.policies.conditional.rollout import Rollout, continue_rollout, make_proposer, propose
+from weft.policies.conditional.networks import logits, network_of
+from weft.policies.conditional.rollout import (
+    Rollout,
+    continue_rollout,
+    make_proposer,
+    propose,
+    propose_around,
+)
 from weft.policies.conditional.rules import INDEX, choose_one
 from weft.policies.conditional.sampled_future import (
     PRESENT,
@@ -20,7 +27,7 @@ from weft.policies.conditional.sampled_future import (
     make_sampler,
     sample_future,
 )
-from weft.policies.conditional.trained_network import read_network
+from weft.policies.conditional.trained_network import TrainedNetwork, read_network
 from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import JOB_HERE
@@ -59,6 +66,12 @@ def run_network(tables, proposer, actions):
 @njit_noalloc
 def first_actions(tables, proposer, actions):
     propose(sim_of(tables, 0), state_of(tables, 0), proposer, actions)
+
+
+@njit_noalloc
+def actions_around(tables, proposer, unit, kind, actions):
+    propose(sim_of(tables, 0), state_of(tables, 0), proposer, actions)
+    propose_around(sim_of(tables, 0), state_of(tables, 0), proposer, unit, kind, actions)
 
 
 @njit_noalloc
@@ -116,6 +129,31 @@ def test_with_the_real_future_a_rollout_costs_as_much_as_the_run(waiting, steps,
     else:
         real = run_network(alone.tables, player, actions[0])
     assert rollout == pytest.approx(real, rel=1e-12)
+
+
+@pytest.mark.parametrize("steps", [20, 55, 90])
+def test_variants_around_a_network_leave_the_rest_to_it(steps):
+    draw = load_stream("conditional-paper").with_jobs(200).draw_ticks(7)
+    batch = stepped("event", draw, steps)
+    player = make_proposer(read_network("conditional-pi4"), batch)
+    ready, actions = batch.tables.sim.kind["ready"][0].tolist(), np.zeros(4, np.int64)
+    capacity = batch.stream.problem.cluster.batch.tolist()
+    first_actions(batch.tables, player, actions)
+    wish, mask = logits(player.network, player.seen), player.mask.copy()
+    tried = 0
+    for unit, kind in np.argwhere(mask).tolist():
+        left = list(ready)
+        expected = [kind if u == unit else -1 for u in range(4)]
+        for u in (unit, *(u for u in range(4) if u != unit)):
+            free = [k for k in range(7) if mask[u, k] and (k == 6 or left[k] > 0)]
+            if u != unit:
+                expected[u] = max(free, key=lambda k, u=u: wish[u, k]) if free else 6
+            if expected[u] < 6:
+                left[expected[u]] -= capacity[u]
+        actions_around(batch.tables, player, unit, kind, actions)
+        assert actions.tolist() == expected
+        tried += 1
+    assert tried > 4
 
 
 def test_futures_start_now_and_follow_the_estimates():
@@ -226,6 +264,43 @@ def test_a_network_learns_from_rollouts(base, tmp_path, capsys):
     with pytest.raises(InvalidInput, match="they can grow"):
         improve(stream, policy, dataclasses.replace(longer, hidden=(32, 64)))
 
+    # What was learned before stays on the card.
+    more = ImitationSettings(
+        rounds=1, steps=300, jobs=200, futures=4, epochs=1, validation=1, base=base, ahead=3
+    )
+    assert improve(stream, better, more).training["lessons"]["before"] == record
+
     start = ["train", "rollouts", "--start", "conditional-pi44", "--out", str(tmp_path)]
     assert main(start) == 2
     assert "did you mean 'conditional-pi4'" in capsys.readouterr().err
+
+
+def test_a_network_learns_to_observe_details():
+    pytest.importorskip("torch")
+    from weft.learn.conditional.rollout_examples import ImitationSettings
+    from weft.learn.conditional.rollout_imitation import improve
+
+    settings = ImitationSettings(
+        rounds=1, steps=300, jobs=200, futures=4, epochs=1, validation=1, detail=True
+    )
+    stream, policy = load_stream("conditional-paper"), units_observed()
+    better = improve(stream, policy, settings)
+    assert better.observation["detail"]
+    assert better.network.sizes.tolist() == [61, 8, 28]
+    for wrong in (better, read_network("conditional-pi4")):  # has it; does not observe the units
+        with pytest.raises(InvalidInput, match="cannot learn to observe details"):
+            improve(stream, wrong, settings)
+
+
+def units_observed() -> TrainedNetwork:
+    """Return a small random network that observes the units."""
+    rng, sizes = np.random.default_rng(0), (60, 8, 28)
+    arrays = {"input.mean": np.zeros(60), "input.scale": np.ones(60)}
+    for i in range(2):
+        arrays[f"{i}.weight"] = rng.normal(0, 0.3, (sizes[i + 1], sizes[i]))
+        arrays[f"{i}.bias"] = np.zeros(sizes[i + 1])
+    policy = read_network("conditional-pi4")
+    network = network_of(arrays, units=4, actions=7)
+    return dataclasses.replace(
+        policy, network=network, observation={**policy.observation, "units": True}
+    )

@@ -241,6 +241,13 @@ def _rollout_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--keep", Path, "FOLDER", text)
     text = "let the hidden layers grow to these sizes"
     add_option(parser, "--hidden", _sizes, "N,N", text, default=())
+    parser.add_argument(
+        "--detail",
+        action="store_true",
+        help="let the network see also how full batches are, and the time since the last arrival",
+    )
+    text = "number of jobs that arrive in a sampled future"
+    add_option(parser, "--ahead", whole(1), "N", text, default=6)
     add_option(parser, "--seed", whole(0), "N", "seed", default=0)
     add_out(parser)
 
@@ -257,9 +264,8 @@ def _train_rollouts(args: argparse.Namespace) -> None:
     from weft.policies.conditional.trained_network import read_network, save_network
 
     policy = read_network(args.start)
-    settings = ImitationSettings(
-        **options_of(args, "rounds", "steps", "futures", "base", "hidden", "seed")
-    )
+    named = ("rounds", "steps", "futures", "ahead", "base", "hidden", "detail", "seed")
+    settings = ImitationSettings(**options_of(args, *named))
     path = args.out / Path(policy.name).name
     with Bar(policy.name, args.seed, settings.rounds * settings.epochs, unit=" epochs") as bar:
 

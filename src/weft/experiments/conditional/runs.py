@@ -218,7 +218,7 @@ class RunSetup:
                     for key in ("algorithm", "seed", "seeds", "samples", "cpu_seconds", "score")
                 }
                 kept["imitation"] = record.get("settings", {}).get("imitation")
-                kept["rollouts_seconds"] = record.get("lessons", {}).get("cpu_seconds")
+                kept["rollouts_seconds"] = _rollout_seconds(record)
                 rows.append(
                     {
                         "policy": contender.name,
@@ -228,6 +228,16 @@ class RunSetup:
                     }
                 )
         return rows
+
+
+def _rollout_seconds(record: dict[str, Any]) -> float | None:
+    """Return the processor time of all trainings from rollouts on a card; None: there are none."""
+    lessons, total = record.get("lessons"), 0.0
+    if lessons is None:
+        return None
+    while lessons is not None:
+        total, lessons = total + lessons["cpu_seconds"], lessons.get("before")
+    return total
 
 
 def mean_times(

@@ -68,6 +68,7 @@ class ImitationSettings(Settings, noun="rollout imitation"):
         rounds those of policy iteration, or the "index", which is several times as fast
     hidden : sizes of the hidden layers, no smaller than before; the new units begin without effect.
         Empty: as they are
+    detail : let the network observe also how full batches are, and the time since the last arrival
     """
 
     rounds: Count = 3
@@ -81,6 +82,7 @@ class ImitationSettings(Settings, noun="rollout imitation"):
     validation: int = 4
     base: Literal["network", "index"] = "index"
     hidden: tuple[int, ...] = ()
+    detail: bool = False
     seed: int = 0
 
 

@@ -46,6 +46,9 @@ from weft.policies.conditional.networks import Network, arrays_of, network_of
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.rng import generator
 
+AGO_MEAN, AGO_SCALE = np.float32(0.3), np.float32(4.0)
+"""Of the time since the last arrival, as observed, if jobs come as quickly as tasks run."""
+
 
 def improve(
     stream: ConditionalStream,
@@ -64,6 +67,8 @@ def improve(
     settings = settings or ImitationSettings()
     torch.set_num_threads(1)
     torch.manual_seed(settings.seed)
+    if settings.detail:
+        policy = detailed(policy)
     if settings.hidden:
         policy = replace(policy, network=widened(policy.network, settings.hidden, settings.seed))
     student = _Student(policy, stream, settings)
@@ -106,10 +111,13 @@ def improve(
             "start": start,
             "score": best,
             **asdict(settings),
+            "variants": settings.base,
             "rounds": number + 1,
             "cpu_seconds": round(collecting + learning, 1),
             "curve": [{k: round(v, 6) for k, v in row.items()} for row in curve],
         }
+        if "lessons" in policy.training:
+            record["before"] = policy.training["lessons"]
         # "lessons" is the key of the cards that ship.
         better = replace(policy, network=kept, training=policy.training | {"lessons": record})
         if keep is not None:
@@ -224,6 +232,26 @@ class _Student:
             action[:, c], barred[:, c] = own, ~mask
         single = torch.from_numpy(cost.astype(np.float32))
         return single, torch.from_numpy(barred), torch.from_numpy(action)
+
+
+def detailed(policy: TrainedNetwork) -> TrainedNetwork:
+    """Return a policy that also observes the fill of batches and the time since the last arrival.
+
+    Its choices differ a little at first: a batch that runs was marked by 1, and is by its fill. The
+    new number has no effect yet.
+    """
+    seen, network = policy.observation, policy.network
+    if not seen.get("units", False) or seen.get("detail", False):
+        raise InvalidInput(
+            f"policy '{policy.name}' cannot learn to observe details: it must observe the units, "
+            "and not yet their details"
+        )
+    arrays = arrays_of(network)
+    arrays["input.mean"] = np.append(arrays["input.mean"], AGO_MEAN)
+    arrays["input.scale"] = np.append(arrays["input.scale"], AGO_SCALE)
+    arrays["0.weight"] = np.pad(arrays["0.weight"], ((0, 0), (0, 1)))
+    wider = network_of(arrays, units=network.units, actions=network.actions)
+    return replace(policy, network=wider, observation={**seen, "detail": True})
 
 
 def widened(network: Network, hidden: tuple[int, ...], seed: int) -> Network:

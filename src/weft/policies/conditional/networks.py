@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, IntArray
-from weft.sim.kernel.jit import njit_noalloc
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.mlp import layer, standardise
 
 Numbers: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -145,8 +145,32 @@ def choose(
 ) -> None:
     """Write the best allowed action of each unit, the lower of equals; consumes `remaining`."""
     out = space[forward(network, observation, space)]
+    choose_given(network, out, mask, remaining, capacity, action, -1, 0)
+
+
+@njit_inline
+def choose_given(
+    network: Network,
+    out: Numbers,
+    mask: BoolArray,
+    remaining: IntArray,
+    capacity: IntArray,
+    action: IntArray,
+    unit: int,
+    given: int,
+) -> None:
+    """Write actions by the outputs, with the action of one unit given; -1: of none.
+
+    Tasks that this unit takes are not offered to the others.
+    """
     queues = len(remaining)
+    if unit >= 0:
+        action[unit] = given
+        if given < queues:
+            remaining[given] -= capacity[unit]
     for u in range(network.units):
+        if u == unit:
+            continue
         best = -1
         for a in range(network.actions):
             offered = mask[u, a] and (a >= queues or remaining[a] > 0)

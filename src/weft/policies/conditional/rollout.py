@@ -18,7 +18,7 @@ from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.policies.conditional.evaluate import WINDOW, check_network_fits, options_of
 from weft.policies.conditional.index import load_index
-from weft.policies.conditional.networks import Network, Numbers, choose, working_space
+from weft.policies.conditional.networks import Network, Numbers, choose, choose_given, working_space
 from weft.policies.conditional.rules import (
     INDEX,
     ConditionalRule,
@@ -310,7 +310,8 @@ def gather_candidates(sim: Sim, state: StepState, rollout: RolloutTables) -> int
     """Write the candidates; return their number.
 
     The first choice comes first, then variants with one unit's action changed; equal units count
-    once, unless data takes time from unit to unit.
+    once, unless data takes time from unit to unit. In a variant the index chooses for the other
+    units, or the network if it continues after a candidate.
     """
     kinds, units, found = len(sim.kind), len(sim.device), 1
     weights, buffers = rollout.weights, rollout.buffers
@@ -339,7 +340,10 @@ def gather_candidates(sim: Sim, state: StepState, rollout: RolloutTables) -> int
                 or (k < kinds and not runs_here(sim, state.scratch, k, d))
             ):
                 continue
-            choose_around(sim, state, weights, d, k, buffers.action[found])
+            if rollout.base.network.units > 0:
+                propose_around(sim, state, rollout.proposer, d, k, buffers.action[found])
+            else:
+                choose_around(sim, state, weights, d, k, buffers.action[found])
             if not _is_duplicate(buffers, found):
                 found += 1
     return found
@@ -361,6 +365,29 @@ def propose(sim: Sim, state: StepState, proposer: Proposer, actions: IntArray) -
         proposer.capacity,
         proposer.space,
         actions,
+    )
+    shorten_waits(sim, state, actions)
+
+
+@njit_noalloc
+def propose_around(
+    sim: Sim, state: StepState, proposer: Proposer, unit: int, kind: int, actions: IntArray
+) -> None:
+    """Write the network's actions with one unit's kind given (number of kinds: wait).
+
+    Outputs and mask are those of the last `propose`.
+    """
+    for k in range(len(proposer.remaining)):
+        proposer.remaining[k] = sim.kind[k].ready
+    choose_given(
+        proposer.network,
+        proposer.space[(len(proposer.network.sizes) - 1) % 2],
+        proposer.mask,
+        proposer.remaining,
+        proposer.capacity,
+        actions,
+        unit,
+        kind,
     )
     shorten_waits(sim, state, actions)
 
