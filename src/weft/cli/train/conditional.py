@@ -248,6 +248,8 @@ def _rollout_arguments(parser: argparse.ArgumentParser) -> None:
     )
     text = "number of jobs that arrive in a sampled future"
     add_option(parser, "--ahead", whole(1), "N", text, default=6)
+    add_option(parser, "--epochs", whole(1), "N", "passes over the steps per round", default=16)
+    add_option(parser, "--rate", number(above=0), "R", "first learning rate", default=1e-3)
     add_option(parser, "--seed", whole(0), "N", "seed", default=0)
     add_out(parser)
 
@@ -264,8 +266,8 @@ def _train_rollouts(args: argparse.Namespace) -> None:
     from weft.policies.conditional.trained_network import read_network, save_network
 
     policy = read_network(args.start)
-    named = ("rounds", "steps", "futures", "ahead", "base", "hidden", "detail", "seed")
-    settings = ImitationSettings(**options_of(args, *named))
+    sizes = ("rounds", "steps", "futures", "ahead", "epochs", "rate")
+    settings = ImitationSettings(**options_of(args, *sizes, "base", "hidden", "detail", "seed"))
     path = args.out / Path(policy.name).name
     with Bar(policy.name, args.seed, settings.rounds * settings.epochs, unit=" epochs") as bar:
 
