@@ -21,6 +21,8 @@ from weft.registry import closest
 from weft.rng import generator
 
 PROCESSES = ("regular", "normal", "poisson", "trace")
+LONGEST_GAP = 1e200
+"""Above every time between arrivals, in seconds: sums of them stay finite."""
 DRIFTS = ("fixed", "steps", "ramps", "walk", "uniform")
 
 
@@ -47,14 +49,15 @@ class Arrivals:
             raise UnknownName(
                 f"unknown arrival process '{self.process}'{closest(self.process, PROCESSES)}"
             )
-        if not 0 <= self.gap < np.inf or (self.gap == 0 and self.process != "trace"):
+        if not 0 <= self.gap < LONGEST_GAP or (self.gap == 0 and self.process != "trace"):
             raise InvalidInput(
-                f"the gap between arrivals is {self.gap}; it must be a finite number above zero"
+                f"the gap between arrivals is {self.gap}; it must be a finite number above zero, "
+                f"below {LONGEST_GAP:g}"
             )
-        if not 0 <= self.deviation < np.inf:
+        if not 0 <= self.deviation < LONGEST_GAP:
             raise InvalidInput(
                 f"the deviation of the gaps is {self.deviation}; it must be a finite number, zero "
-                "or more"
+                f"or more, below {LONGEST_GAP:g}"
             )
         if self.process == "trace" and (
             not self.times or not all(0 <= t < np.inf for t in self.times)

@@ -182,7 +182,8 @@ def machines_of(record: Record, workflow: Workflow) -> Cluster | None:
     if "machines" not in execution:
         return None
     rows = execution.children("machines")
-    wanted, largest = max(1, int(workflow.cores.max(initial=1))), workflow.memory.max(initial=0.0)
+    wanted = max(1, int(workflow.cores.max(initial=1)))
+    largest = float(workflow.memory.max(initial=0.0))
     devices: list[Device] = []
     shared: dict[str, dict[str, float]] = {"cores": {}, "memory": {}}
     for row in rows:

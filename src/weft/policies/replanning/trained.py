@@ -96,6 +96,13 @@ def _moves(given: object) -> tuple[int, int]:
     return given[0], given[1]
 
 
+def _margin(settings: Record) -> float:
+    given = settings.floats("margin", 0.0)
+    if given.shape != ():
+        raise InvalidInput(f"{settings.path('margin')} has {given.size} numbers; it must be one")
+    return float(given)
+
+
 @register_kind(REPLANNING)
 def replanning_of(model: Model) -> ReplanningPolicy:
     """Build a replanning policy from its model."""
@@ -109,7 +116,7 @@ def switch_of(model: Model) -> SwitchPolicy:
     """Build a learned switch between keeping and replanning from its model."""
     settings = Record(dict(model.settings))
     settings.only((*KEYS, "margin", "moves"))
-    margin = float(settings.floats("margin").reshape(())) if "margin" in settings else 0.0
+    margin = _margin(settings)
     moves = _moves(settings.raw("moves")) if "moves" in settings else MOVES
     options = replace(_options(settings), moves=moves)
     return SwitchPolicy(model.name, model.arrays, _weights(settings), options, margin=margin)
@@ -120,7 +127,7 @@ def two_stage_of(model: Model) -> TwoStageDqn:
     """Build the two-stage DQN from its model."""
     settings = Record(dict(model.settings))
     settings.only((*KEYS, "margin", "copies"))
-    margin = float(settings.floats("margin").reshape(())) if "margin" in settings else 0.0
+    margin = _margin(settings)
     copies = "copies" in settings and _flag(settings, "copies")
     return TwoStageDqn(
         model.name,
