@@ -264,7 +264,8 @@ class Problem(Displayed):
         if not self.shared or self.n == 0:
             return False
         devices = np.bincount(self.cluster.node, minlength=len(self.room))
-        return bool((devices[:, None] * self.needs.max(axis=0)[None, :] > self.room).any())
+        with np.errstate(over="ignore"):  # a product beyond all numbers exceeds the room, too
+            return bool((devices[:, None] * self.needs.max(axis=0)[None, :] > self.room).any())
 
     @cached_property
     def needs(self) -> FloatArray:

@@ -14,7 +14,7 @@ from tests.support.slow_twins.brute_force import shortest
 from tests.support.strategies import problems
 from weft.errors import MissingExtra, UnknownName
 from weft.formats import load
-from weft.model import Problem
+from weft.model import Cluster, Device, Problem, Workflow
 from weft.model.check import check
 from weft.planners import plan
 
@@ -102,3 +102,13 @@ def test_without_ortools(monkeypatch):
 def test_other_objectives_are_refused():
     with pytest.raises(UnknownName, match=r"'exact' has no option 'objective'; .*anytime"):
         plan(layered(5), "exact", objective="energy")
+
+
+def test_tasks_that_take_no_time_and_share_a_capacity():
+    none = np.zeros(0, np.int64)
+    tasks = Workflow(np.zeros(2), none, none, np.zeros(0), needs={"licence": np.zeros(2)})
+    machine = Cluster.of([Device("d", node="x")], capacity={"licence": {"x": 2.0}})
+    problem = Problem.bind(tasks, machine)
+    made = plan(problem, "exact", seconds=1.0)
+    assert check(problem, made.schedule) == []
+    assert made.makespan < 1e-300

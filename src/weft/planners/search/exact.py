@@ -42,6 +42,8 @@ SHARES = 10**9
 
 TICK_BITS = 40
 """The warm start's makespan is about 2^TICK_BITS ticks."""
+LARGEST_EXPONENT = 1000
+"""Of the ticks per second: makespans next to zero, as of tasks that take no time, have few."""
 
 MODEL_CELLS = 200_000
 """Most edges x devices x devices of a model; above it, the warm start is the result."""
@@ -146,7 +148,7 @@ class ConstraintModel:
         lanes: Lanes | None = None,
     ) -> ConstraintModel:
         """Build the model of a problem; with `lanes`, these have its capacities."""
-        scale = 2.0 ** (TICK_BITS - math.ceil(math.log2(warm.makespan)))
+        scale = 2.0 ** min(TICK_BITS - math.ceil(math.log2(warm.makespan)), LARGEST_EXPONENT)
         model = library.CpModel()
         top = math.floor(warm.makespan * scale)
         start = [model.new_int_var(0, top, "") for _ in range(problem.n)]
