@@ -9,6 +9,7 @@ from typing import Any
 
 NAMES = {
     "weft tuned": "weft, tuned",
+    "weft tuned, norm 2": "weft, tuned for norm 2",
     "weft tuned, norm 3": "weft, tuned for norm 3",
     "fifo": "weft, FIFO with full batches",
     "ray serve": "Ray Serve",
