@@ -14,7 +14,7 @@ from tests.support.slow_twins.brute_force import shortest
 from tests.support.strategies import problems
 from weft.errors import MissingExtra, UnknownName
 from weft.formats import load
-from weft.model import Cluster, Device, Problem, Workflow
+from weft.model import Cluster, Device, Problem, Variant, Workflow
 from weft.model.check import check
 from weft.planners import plan
 
@@ -112,3 +112,11 @@ def test_tasks_that_take_no_time_and_share_a_capacity():
     made = plan(problem, "exact", seconds=1.0)
     assert check(problem, made.schedule) == []
     assert made.makespan < 1e-300
+
+
+def test_a_task_that_takes_no_time_in_one_of_two_ways():
+    none = np.zeros(0, np.int64)
+    ways = {"task": (Variant("whole"), Variant("half", factor=0.5))}
+    one = Workflow(np.zeros(1), none, none, np.zeros(0), variants=ways)
+    made = plan(Problem.bind(one, Cluster.of([Device("d")])), "exact", seconds=1.0)
+    assert made.makespan == 0.0

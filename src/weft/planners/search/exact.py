@@ -43,7 +43,7 @@ SHARES = 10**9
 TICK_BITS = 40
 """The warm start's makespan is about 2^TICK_BITS ticks."""
 LARGEST_EXPONENT = 1000
-"""Of the ticks per second: makespans next to zero, as of tasks that take no time, have few."""
+"""Of the ticks per second: makespans of zero or next to it, as of tasks without work, have few."""
 
 MODEL_CELLS = 200_000
 """Most edges x devices x devices of a model; above it, the warm start is the result."""
@@ -148,7 +148,8 @@ class ConstraintModel:
         lanes: Lanes | None = None,
     ) -> ConstraintModel:
         """Build the model of a problem; with `lanes`, these have its capacities."""
-        scale = 2.0 ** min(TICK_BITS - math.ceil(math.log2(warm.makespan)), LARGEST_EXPONENT)
+        length = max(warm.makespan, math.ulp(0.0))
+        scale = 2.0 ** min(TICK_BITS - math.ceil(math.log2(length)), LARGEST_EXPONENT)
         model = library.CpModel()
         top = math.floor(warm.makespan * scale)
         start = [model.new_int_var(0, top, "") for _ in range(problem.n)]
