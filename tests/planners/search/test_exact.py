@@ -114,6 +114,14 @@ def test_tasks_that_take_no_time_and_share_a_capacity():
     assert made.makespan < 1e-300
 
 
+def test_a_device_that_takes_a_billion_times_as_long():
+    problem = Problem.from_arrays([[3.0, 3.0, 3e9], [3.0, 3.0, 3e9], [2.0, 2.0, 3e9]])
+    made = plan(problem, "exact", seconds=60.0)
+    assert check(problem, made.schedule) == []
+    assert made.makespan == 5.0
+    assert made.bound == pytest.approx(5.0)
+
+
 def test_a_task_that_takes_no_time_in_one_of_two_ways():
     none = np.zeros(0, np.int64)
     ways = {"task": (Variant("whole"), Variant("half", factor=0.5))}

@@ -42,6 +42,8 @@ SHARES = 10**9
 
 TICK_BITS = 40
 """The warm start's makespan is about 2^TICK_BITS ticks."""
+MOST_TICKS = 2 ** (TICK_BITS + 4)
+"""Of one number in the model, so that sums of all of them stay below 2^63."""
 LARGEST_EXPONENT = 1000
 """Of the ticks per second: makespans of zero or next to it, as of tasks without work, have few."""
 
@@ -168,8 +170,11 @@ class ConstraintModel:
         return made
 
     def ticks(self, seconds: float) -> int:
-        """Round seconds down to ticks; the product is exact, as a tick is a power of two."""
-        return math.floor(seconds * self.scale)
+        """Round seconds down to ticks; the product is exact, as a tick is a power of two.
+
+        What is far longer than the makespan is cut: it cannot be chosen either way.
+        """
+        return math.floor(min(seconds * self.scale, MOST_TICKS))
 
     def _add_tasks(self) -> None:
         problem, model = self.problem, self.model
