@@ -42,7 +42,7 @@ SHARES = 10**9
 
 TICK_BITS = 40
 """The warm start's makespan is about 2^TICK_BITS ticks."""
-MOST_TICKS = 2 ** (TICK_BITS + 4)
+MOST_TICKS = 1 << (TICK_BITS + 4)
 """Of one number in the model, so that sums of all of them stay below 2^63."""
 LARGEST_EXPONENT = 1000
 """Of the ticks per second: makespans of zero or next to it, as of tasks without work, have few."""
