@@ -405,11 +405,13 @@ def test_shares_and_priorities_hold_under_saturation():
 
 
 def test_a_session_does_not_grow_with_its_submissions(monkeypatch):
-    sizes, add = [], ServiceSession._add
+    sizes, longest, add = [], [], ServiceSession._add
 
     def counted(self, driver, waiting):
         made = add(self, driver, waiting)
         sizes.append((driver.workload.jobs, driver.workload.instances, len(driver.life.place)))
+        kept = [x for x in vars(driver.life).values() if isinstance(x, list | dict | set)]
+        longest.append(max(map(len, kept)))
         return made
 
     monkeypatch.setattr(ServiceSession, "_add", counted)
@@ -420,6 +422,7 @@ def test_a_session_does_not_grow_with_its_submissions(monkeypatch):
     # At most six run at once, of three sizes.
     assert max(jobs for jobs, *_ in sizes) <= 18
     assert all(instances == rows for _, instances, rows in sizes)
+    assert max(longest) <= max(instances for _, instances, _ in sizes)
 
 
 def test_sessions_change_when_too_many_rows_are_unused(monkeypatch):

@@ -47,9 +47,9 @@ class RuleDecider:
 
     def decide(self, life: LiveLifecycle, now: float) -> Decision | None:
         """Return the first ready task for which there is a device, or None."""
-        for i in life.fresh:
+        for i in life.fresh or ():
             heappush(self._heaps[life.kind[i] if self._by_kind else 0], (self._keys[i], i))
-        life.fresh.clear()
+        life.fresh = []
         return self._by_device(life, now) if self._by_kind else self._by_instance(life, now)
 
     def _by_instance(self, life: LiveLifecycle, now: float) -> Decision | None:

@@ -55,8 +55,8 @@ class LiveLifecycle(Lifecycle):
         """Template -> the workflow of its edges and parents."""
         self.failed = [False] * workload.jobs
         """Job -> whether one of its tasks failed for good; such a job has no finish."""
-        self.fresh: list[int] = []
-        """Instances that became ready since `RuleDecider` cleared the list."""
+        self.fresh: list[int] | None = None
+        """Instances that became ready since `RuleDecider` cleared the list; None: nobody does."""
         self.held: set[int] = set()
         """Ready instances that wait for the end of their back-off."""
         self._shown: IntArray | None = None
@@ -380,7 +380,8 @@ class LiveLifecycle(Lifecycle):
 
     def _into_pool(self, instance: int) -> None:
         super()._into_pool(instance)
-        self.fresh.append(instance)
+        if self.fresh is not None:
+            self.fresh.append(instance)
         self._shown = None
 
     def _out_of_pool(self, instance: int) -> None:
