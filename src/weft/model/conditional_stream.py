@@ -23,6 +23,8 @@ from weft.rng import generator
 PROCESSES = ("regular", "normal", "poisson", "trace")
 LONGEST_GAP = 1e200
 """Above every time between arrivals, in seconds: sums of them stay finite."""
+WIDEST = 1e100
+"""Above every spread of a walk of probabilities: sums of its steps stay finite."""
 DRIFTS = ("fixed", "steps", "ramps", "walk", "uniform")
 
 
@@ -122,7 +124,7 @@ class ProbabilityDrift:
                 f"probabilities change at {self.times.tolist()} s; every change needs a later time "
                 "than the one before"
             )
-        if not 0 <= self.low <= self.high <= 1 or not 0 <= self.spread < np.inf:
+        if not 0 <= self.low <= self.high <= 1 or not 0 <= self.spread < WIDEST:
             raise InvalidInput(
                 f"a probability cannot move between {self.low} and {self.high} with spread "
                 f"{self.spread}"
