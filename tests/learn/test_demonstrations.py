@@ -15,7 +15,7 @@ from weft.policies.search.options import SearchOptions
 from weft.policies.search.planning import make_search, search_from
 from weft.policies.search.policy import SearchPolicy
 from weft.policies.two_stage.candidates import apply, next_decision
-from weft.policies.two_stage.choose import commit_choice, demonstrated_choice
+from weft.policies.two_stage.choose import commit_choice, demonstrated_choice, stage_networks
 from weft.policies.two_stage.decision import OF_DEVICE, OF_TASK, make_candidates
 from weft.policies.two_stage.dqn import TwoStageDqn
 from weft.sim.kernel.events import ENDED, MOMENT
@@ -85,10 +85,14 @@ def test_features_of_the_graph():
 
 def test_a_margin_keeps_the_plan():
     case = draw_instance("noisy", seed=2, tasks=30)
-    plain = simulate(case.workload, TwoStageDqn("x", arrays(), SETS), scenario=case.scenario)
+    plain = simulate(
+        case.workload, TwoStageDqn("x", stage_networks(arrays()), SETS), scenario=case.scenario
+    )
     zero = arrays() | {"w3": np.zeros((2, 8), np.float32)}
-    planned = simulate(case.workload, TwoStageDqn("x", zero, SETS), scenario=case.scenario)
-    held = TwoStageDqn("x", arrays(), SETS, margin=1e9)
+    planned = simulate(
+        case.workload, TwoStageDqn("x", stage_networks(zero), SETS), scenario=case.scenario
+    )
+    held = TwoStageDqn("x", stage_networks(arrays()), SETS, margin=1e9)
     kept = simulate(case.workload, held, scenario=case.scenario)
     assert plain.makespan != planned.makespan == kept.makespan
 
@@ -97,7 +101,7 @@ def test_copies_are_made_and_views_agree():
     made = 0
     for seed in range(3):
         case = draw_instance("static", seed=seed, tasks=(20, 30), ccr=5.0)
-        policy = TwoStageDqn("x", arrays(seed), SETS[0], copies=True)
+        policy = TwoStageDqn("x", stage_networks(arrays(seed)), SETS[0], copies=True)
         made += int(simulate(case.workload, policy, scenario=case.scenario).copy.sum())
         assert_same_by_view(case.workload, policy, case.scenario)
     assert made > 0

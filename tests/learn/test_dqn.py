@@ -5,6 +5,7 @@ import pytest
 
 import weft
 from tests.support.by_view import assert_same_by_view
+from tests.support.networks import drawn_arrays
 from weft.errors import InvalidInput, UnknownName
 from weft.formats.model_file import save_model
 from weft.generators import Instance, draw_instance
@@ -53,18 +54,7 @@ from weft.learn.workflow.two_stage import DOCUMENT, TwoStageSettings, train_two_
 
 
 def arrays(seed=0, hidden=8, scale=0.5, networks=2, features=FEATURES):
-    rng = np.random.default_rng(seed)
-    shapes = {
-        "w1": (features, hidden),
-        "b1": (hidden,),
-        "w2": (hidden, hidden),
-        "b2": (hidden,),
-        "w3": (hidden,),
-    }
-    return {
-        name: (scale * rng.standard_normal((networks, *shape))).astype(np.float32)
-        for name, shape in shapes.items()
-    }
+    return drawn_arrays(seed, features, hidden=hidden, scale=scale, networks=networks)
 
 
 def switch_arrays(seed=0, hidden=8):
@@ -128,7 +118,10 @@ def test_networks_with_equal_values_follow_the_plan(condition):
             arrays() | {"w3": np.zeros((2, 8))},
             switch_arrays() | {"w3": np.zeros((1, 8))},
         )
-        for policy in (TwoStageDqn("dqn", stages, SETS), SwitchPolicy("switch", switch, SETS)):
+        for policy in (
+            TwoStageDqn("dqn", stage_networks(stages), SETS),
+            SwitchPolicy("switch", switch, SETS),
+        ):
             trace = simulate(case.workload, policy, scenario=case.scenario)
             np.testing.assert_array_equal(trace.job_finish, plain.job_finish)
 
@@ -142,7 +135,7 @@ def test_views_and_compiled_path_agree(condition, kind):
         )
         options = PlanOptions(moves=(2, 500), window=15, affinity=seed > 0)
         policy = (
-            TwoStageDqn("x", arrays(seed), SETS[0])
+            TwoStageDqn("x", stage_networks(arrays(seed)), SETS[0])
             if kind == "two-stage"
             else SwitchPolicy("x", switch_arrays(seed), SETS, options)
         )

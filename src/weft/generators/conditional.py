@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
 from weft.generators.arguments import number, whole
-from weft.generators.generators import register_generator
+from weft.generators.generators import extends, register_generator
 from weft.generators.layered import layered
 from weft.model import Choices, Cluster, Device, Problem, Workflow, WorkflowBuilder
 from weft.model.columns import FloatArray, IntArray
@@ -16,24 +17,13 @@ from weft.rng import generator
 
 
 @register_generator("conditional", size="tasks", estimate=lambda tasks, kinds: tasks + kinds)
+@extends(layered, tasks=50, kinds=3)
 def conditional(
-    *,
-    tasks: int = 50,
-    share: float = 0.5,
-    branches: int = 3,
-    nothing: float = 0.1,
-    alpha: float = 1.0,
-    density: float = 0.5,
-    jump: int = 1,
-    ccr: float = 1.0,
-    sigma: float = 0.5,
-    kinds: int = 3,
-    seed: int = 0,
+    *, share: float = 0.5, branches: int = 3, nothing: float = 0.1, seed: int = 0, **layers: Any
 ) -> Workflow:
     """Draw a layered DAG in which some tasks choose among their outgoing edges.
 
     Tasks with several parents are the joins.
-
 
     Parameters
     ----------
@@ -42,7 +32,7 @@ def conditional(
         are drawn uniformly from the simplex
     nothing : probability that a choice has a further branch "nothing" without edges, after which
         nothing follows
-    tasks, alpha, density, jump, ccr, sigma, kinds : as in `weft.generators.layered`
+    layers : the options of `weft.generators.layered`; by default 50 tasks of 3 kinds
 
     Examples
     --------
@@ -52,16 +42,7 @@ def conditional(
     """
     share, nothing = number(share, "share", high=1.0), number(nothing, "nothing", high=1.0)
     branches = whole(branches, "branches", least=2)
-    plain = layered(
-        tasks=tasks,
-        alpha=alpha,
-        density=density,
-        jump=jump,
-        ccr=ccr,
-        sigma=sigma,
-        kinds=kinds,
-        seed=seed,
-    )
+    plain = layered(seed=seed, **layers)
     rng = generator(seed, "conditional", "choices")
     edge_choice, edge_branch = np.full(plain.m, ALWAYS, np.int64), np.zeros(plain.m, np.int64)
     owners: list[int] = []
@@ -92,8 +73,6 @@ def cascade(*, p_c: float = 0.5, p_b: float = 0.5) -> Workflow:
     """Make the cascade of Debner et al.: F takes 100 ms, all other tasks 10 ms.
 
     A-B; B-C with probability `p_b`, else B-D; D-E with probability `p_c`, else D-F.
-
-
     CPUs take 0.8 times as long, as measured durations of kind "CPU".
     """
     p_c, p_b = number(p_c, "p_c", high=1.0), number(p_b, "p_b", high=1.0)

@@ -69,6 +69,29 @@ def register_sketch(
     return enter
 
 
+def extends(
+    base: Callable[..., Workflow], **defaults: Any
+) -> Callable[[Callable[..., Workflow]], Callable[..., Workflow]]:
+    """Give a generator with ``**options`` those of another one (a decorator).
+
+    `defaults` replace the defaults of the other one.
+    """
+
+    def extend(draw: Callable[..., Workflow]) -> Callable[..., Workflow]:
+        @wraps(draw)
+        def make(**options: Any) -> Workflow:
+            return draw(**defaults | options)
+
+        *own, _ = inspect.signature(draw).parameters.values()
+        named = {p.name for p in own}
+        more = (p for p in inspect.signature(base).parameters.values() if p.name not in named)
+        changed = (p.replace(default=defaults.get(p.name, p.default)) for p in more)
+        make.__signature__ = inspect.Signature([*own, *changed])  # type: ignore[attr-defined]
+        return make
+
+    return extend
+
+
 def generator_options(name: str) -> dict[str, Any]:
     """The options of a generator and their defaults, as `generate` takes them.
 

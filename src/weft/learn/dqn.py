@@ -28,8 +28,6 @@ from weft.model.columns import FloatArray, IntArray
 from weft.policies.two_stage.q_network import Numbers
 from weft.rng import generator
 
-STAGES = 2
-
 
 @dataclass(frozen=True, kw_only=True)
 class DqnSettings(Settings):
@@ -118,13 +116,13 @@ class QValues(ValueNetworks):
     """
 
     def __init__(self, features: int, hidden: int, *, dueling: bool, own_features: int = 0) -> None:
-        super().__init__(STAGES, features, hidden)
+        super().__init__(2, features, hidden)
         self._own_features = own_features
         for net in self.nets:
             nn.init.zeros_(net[4].weight)  # type: ignore[index]  # equal: the given choice is taken
         heads = (
             nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, 1))
-            for _ in range(STAGES)
+            for _ in self.nets
         )
         self.state = nn.ModuleList(heads) if dueling else None
 

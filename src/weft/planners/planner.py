@@ -84,6 +84,17 @@ PLANNERS: Registry[Planner] = Registry(
 )
 
 
+def list_planners() -> list[Entry]:
+    """List all planners: names with `.summary`.
+
+    Examples
+    --------
+    >>> "heft" in list_planners()
+    True
+    """
+    return PLANNERS.entries()
+
+
 @dataclass(frozen=True, eq=False)
 class Plan(Displayed):
     """A schedule with its certificate: no valid schedule has a makespan below `bound`.
@@ -323,14 +334,3 @@ def refuse_choices(problem: Problem, planner: str) -> None:
             f"planner '{planner}' does not plan workflow '{problem.name}': it has choices; "
             "simulate a policy instead"
         )
-
-
-def list_planners() -> list[Entry]:
-    """List all planners: names with `.summary`.
-
-    Examples
-    --------
-    >>> "heft" in list_planners()
-    True
-    """
-    return PLANNERS.entries()

@@ -24,13 +24,13 @@ def simulate(
     policy: Decides = "fifo",
     *,
     scenario: Scenario | None = None,
-    seed: int = 0,
-    eager: bool = True,
     noise: float = 0.0,
     bias: float = 0.0,
     slowdowns: float = 0.0,
     failures: float = 0.0,
     cancellations: float = 0.0,
+    eager: bool = True,
+    seed: int = 0,
 ) -> Trace:
     """Simulate a workload, or one problem that arrives at 0.
 

@@ -35,6 +35,8 @@ def plan(
 ) -> Plan:
     """Plan a problem, a workflow or a graph of functions; nothing is run.
 
+    The plan has a schedule, its makespan, and a lower bound that no schedule can beat.
+
     Parameters
     ----------
     problem

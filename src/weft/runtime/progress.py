@@ -23,11 +23,8 @@ if TYPE_CHECKING:
 ROWS = 4
 """Maximum number of lines for devices; the rest is counted."""
 
-EVERY = 0.2
-"""Seconds between two updates."""
-
-FORESEEN = 1.0
-"""Seconds between two forecasts."""
+EVERY, FORESEEN = 0.2, 1.0
+"""Seconds between two updates, and between two forecasts."""
 
 
 class Progress(Observer):

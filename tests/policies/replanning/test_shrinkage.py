@@ -5,6 +5,7 @@ import pytest
 
 import weft
 from tests.support.by_view import assert_same_by_view
+from tests.support.networks import drawn_arrays
 from weft.generators import draw_instance
 from weft.generators.families.distribution import draw_case
 from weft.policies.replanning.policy import ReplanningPolicy
@@ -22,17 +23,7 @@ from weft.sim.kernel.tables import make_sim
 
 
 def random_arrays(seed):
-    rng, hidden = np.random.default_rng(seed), 6
-    shapes = {
-        "w1": (len(FEATURES), hidden),
-        "b1": (hidden,),
-        "w2": (hidden, hidden),
-        "b2": (hidden,),
-        "w3": (hidden,),
-    }
-    return {
-        name: rng.standard_normal((2, *shape)).astype(np.float32) for name, shape in shapes.items()
-    }
+    return drawn_arrays(seed, len(FEATURES), hidden=6)
 
 
 def chain_after_three_tasks(**options):

@@ -15,10 +15,6 @@ from weft.formats.parsing.record import shown
 from weft.model import Cluster, Device, Problem, Workflow, WorkflowBuilder
 
 
-class UnknownDependencies(UserWarning):
-    """A recording names no dependencies: its tasks are planned as independent."""
-
-
 @dataclass(frozen=True)
 class MeasuredExecution:
     """One execution of a task; times are in seconds, sizes in bytes.
@@ -150,6 +146,10 @@ class Recording:
                 UnknownDependencies,
                 stacklevel=4,
             )
+
+
+class UnknownDependencies(UserWarning):
+    """A recording names no dependencies: its tasks are planned as independent."""
 
 
 def _most_at_once(executions: list[MeasuredExecution], *, cores: bool = False) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.errors import InvalidInput, UnknownName
 from weft.generators.arguments import one_of
@@ -17,8 +17,7 @@ from weft.registry import closest
 PRECISIONS = ("fp64", "fp32", "fp16")
 
 
-@dataclass(frozen=True)
-class LinkModel:
+class LinkModel(NamedTuple):
     """A link: bytes per second in one direction, seconds of latency."""
 
     name: str

@@ -119,8 +119,8 @@ def mixed_cluster(
 
 
 def random_cluster(
-    *,
     devices: int = 8,
+    *,
     nodes: int = 1,
     heterogeneity: float = 1.0,
     speed: float = 1.0,
@@ -131,6 +131,8 @@ def random_cluster(
     seed: int = 0,
 ) -> Cluster:
     """Draw related speeds and symmetric links.
+
+    `speed` is the mean speed, `bandwidth` the mean bytes per second, `latency` in seconds.
 
     Parameters
     ----------

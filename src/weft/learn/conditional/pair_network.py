@@ -33,8 +33,6 @@ from weft.sim.vector.batch import REWARDS, StepBatch, StepOptions
 
 VALIDATION = 50_000_000
 """First seed of the validation streams."""
-SHIFT = 40.0
-"""Bias that keeps the hidden unit of the linear score positive; inputs are of the order of 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +143,10 @@ def first_parameters() -> FloatArray:
         parameters[PAIR_FEATURES.index(name)] = value
     parameters[-1] = 1.0
     return parameters
+
+
+SHIFT = 40.0
+"""Bias that keeps the hidden unit of the linear score positive; inputs are of the order of 1."""
 
 
 def widened(linear: FloatArray, hidden: int, rng: np.random.Generator) -> FloatArray:

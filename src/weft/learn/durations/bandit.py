@@ -35,6 +35,15 @@ from weft.rng import generator
 Layers = list[FloatArray]
 """Weights (members, devices, in, out) and biases (members, devices, 1, out), in turn."""
 
+RATE, BATCH = 3e-3, 32
+"""Learning rate of Adam, and observations per step."""
+MEMORY, RECENT = 100, 20
+"""Online observations that are stored, and the last ones, which fill half of their share."""
+OFFLINE = 0.05
+"""Weight of an offline observation relative to an online one."""
+PRIOR = 1.0
+"""Weight of the fixed random functions."""
+
 
 @dataclass(eq=False)
 class EnsembleBandit:
@@ -46,11 +55,7 @@ class EnsembleBandit:
     ----------
     features, devices : their numbers
     members, hidden : size of the ensemble, and units in each of the two hidden layers of a network
-    rate, updates, batch : learning rate of Adam, steps per task, and observations per step
-    memory, recent : online observations that are stored, and the last ones of them that fill half
-        of the online part of a batch
-    offline : weight of an offline observation relative to an online one
-    prior : weight of the fixed random functions
+    updates : steps of Adam per task
     trials, floor : online tasks that every device gets first, in turn, and the probability of a
         random device after that
     seed : of the initial weights, the bootstrap and the draws
@@ -69,13 +74,7 @@ class EnsembleBandit:
     devices: int
     members: int = 5
     hidden: int = 16
-    rate: float = 3e-3
     updates: int = 4
-    batch: int = 32
-    memory: int = 100
-    recent: int = 20
-    offline: float = 0.05
-    prior: float = 1.0
     trials: int = 2
     floor: float = 0.01
     seed: int = 0
@@ -88,15 +87,15 @@ class EnsembleBandit:
         self._layers, self._fixed = (
             _drawn_layers(rng, (self.members, self.devices), widths) for _ in range(2)
         )
-        self._adam = _Adam(self._layers, self.rate)
+        self._adam = _Adam(self._layers)
         self._rng = generator(self.seed, "dqn", "draws")
         self._centre, self._spread = np.zeros(self.features), np.ones(self.features)
         self._level, self._unit = 0.0, 1.0
         self._data: tuple[FloatArray, FloatArray] | None = None
-        self._state = np.zeros((self.memory, self.features))
-        self._action = np.zeros(self.memory, np.int64)
-        self._reward = np.zeros(self.memory)
-        self._weight = np.zeros((self.members, self.memory))
+        self._state = np.zeros((MEMORY, self.features))
+        self._action = np.zeros(MEMORY, np.int64)
+        self._reward = np.zeros(MEMORY)
+        self._weight = np.zeros((self.members, MEMORY))
         self._seen = 0
 
     # -- deciding ----------------------------------------------------------------
@@ -104,7 +103,7 @@ class EnsembleBandit:
     def values(self, features: ArrayLike) -> FloatArray:
         """(members, n, devices) values of rows of features: minus the log of the seconds."""
         x = self._inputs(features)
-        q = _forward(self._layers, x)[-1] + self.prior * _forward(self._fixed, x)[-1]
+        q = _forward(self._layers, x)[-1] + PRIOR * _forward(self._fixed, x)[-1]
         return np.asarray(self._level + self._unit * np.swapaxes(q[..., 0], 1, 2))
 
     def best(self, features: ArrayLike) -> IntArray:
@@ -141,12 +140,12 @@ class EnsembleBandit:
         self._level, self._unit = float(logs.mean()), float(logs.std()) or 1.0
         self._data = (self._inputs(features), (logs - self._level) / self._unit)
         for _ in range(steps):
-            x, y = self._drawn_offline(2 * self.batch)
+            x, y = self._drawn_offline(2 * BATCH)
             self._step(x, y, np.ones((1, *y.shape)))
 
     def observe(self, features: ArrayLike, device: int, seconds: float) -> None:
         """Learn from the seconds of one task on the device chosen for it."""
-        at = self._seen % self.memory
+        at = self._seen % MEMORY
         self._state[at] = self._inputs(features)[0]
         self._action[at] = device
         self._reward[at] = (-np.log(max(seconds, SHORTEST)) - self._level) / self._unit
@@ -161,19 +160,17 @@ class EnsembleBandit:
 
         Weights are 0 for actions that were not taken.
         """
-        picked = self._rng.integers(min(self._seen, self.memory), size=self.batch)
-        near = self.batch // 2
-        picked[:near] = (
-            newest - self._rng.integers(min(self._seen, self.recent), size=near)
-        ) % self.memory
+        picked = self._rng.integers(min(self._seen, MEMORY), size=BATCH)
+        near = BATCH // 2
+        picked[:near] = (newest - self._rng.integers(min(self._seen, RECENT), size=near)) % MEMORY
         picked[0] = newest
         taken = np.arange(self.devices)[:, None] == self._action[picked]
         x, y = self._state[picked], np.where(taken, self._reward[picked], 0.0)
         weight = self._weight[:, None, picked] * taken
         if self._data is None:
             return x, y, weight
-        old_x, old_y = self._drawn_offline(self.batch)
-        old_weight = np.full((self.members, *old_y.shape), self.offline)
+        old_x, old_y = self._drawn_offline(BATCH)
+        old_weight = np.full((self.members, *old_y.shape), OFFLINE)
         joined = np.concatenate([weight, old_weight], axis=2)
         return np.concatenate([x, old_x]), np.concatenate([y, old_y], axis=1), joined
 
@@ -184,7 +181,7 @@ class EnsembleBandit:
 
     def _step(self, x: FloatArray, y: FloatArray, weight: FloatArray) -> None:
         """Take one step of Adam to `y` (devices, batch), weighted (members, devices, batch)."""
-        target = y - self.prior * _forward(self._fixed, x)[-1][..., 0]
+        target = y - PRIOR * _forward(self._fixed, x)[-1][..., 0]
         self._adam.step(
             self._layers, _gradient(self._layers, x, target[..., None], weight[..., None])
         )
@@ -207,14 +204,14 @@ def _drawn_layers(
 
 
 class _Adam:
-    def __init__(self, layers: Layers, rate: float) -> None:
-        self.rate, self.time = rate, 0
+    def __init__(self, layers: Layers) -> None:
+        self.time = 0
         self.mean, self.square = ([np.zeros_like(a) for a in layers] for _ in range(2))
 
     def step(self, layers: Layers, gradient: Layers) -> None:
         """Take one step of Adam (Kingma and Ba 2015, algorithm 1, with its default constants)."""
         self.time += 1
-        scale = self.rate * np.sqrt(1 - 0.999**self.time) / (1 - 0.9**self.time)
+        scale = RATE * np.sqrt(1 - 0.999**self.time) / (1 - 0.9**self.time)
         for a, g, m, v in zip(layers, gradient, self.mean, self.square, strict=True):
             m[...] += 0.1 * (g - m)
             v[...] += 0.001 * (g * g - v)

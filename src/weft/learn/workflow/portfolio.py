@@ -17,18 +17,11 @@ import numpy as np
 
 from weft.generators import Instance, draw_instance
 from weft.learn.settings import Count, InstanceSettings, TrainingRecord
-from weft.learn.workflow.tuned_list import (
-    clip_ratio,
-    copy_sim,
-    draw_instances,
-    log_completion,
-    start_sim,
-)
+from weft.learn.workflow.tuned_list import Trial, clip_ratio, draw_instances
 from weft.model.columns import FloatArray
-from weft.policies.replanning.portfolio import WINDOW, PlanOptions, make_portfolio, run_by_portfolio
+from weft.policies.replanning.portfolio import WINDOW, PlanOptions
 from weft.policies.replanning.weights import WEIGHTS, weights_of
 from weft.rng import generator
-from weft.sim.kernel.events import ENDED
 
 SPREAD: Mapping[str, float] = {
     "least": 0.4,
@@ -61,6 +54,21 @@ LEADS, CCRS, LOADS = 9_000_000, (0.1, 1.0, 5.0), (0.8, 0.95)
 """First seed, CCRs and loads (in turn) of the streams that decide which set comes first."""
 
 
+@dataclass
+class FoundPortfolio(TrainingRecord):
+    """The chosen sets, and the curve of the choice.
+
+    The score is the gain over the first alone.
+    """
+
+    algorithm: ClassVar[str] = "greedy choice of sets of weights"
+    sets: list[dict[str, float]]
+    settings: PortfolioSearch
+    score: float = 0.0
+    seconds: float = 0.0
+    curve: list[dict[str, float]] = field(default_factory=list)
+
+
 @dataclass(frozen=True, kw_only=True)
 class PortfolioSearch(InstanceSettings):
     """Settings of the choice.
@@ -81,38 +89,13 @@ class PortfolioSearch(InstanceSettings):
     leads: int = 24
 
 
-@dataclass
-class FoundPortfolio(TrainingRecord):
-    """The chosen sets, and the curve of the choice.
-
-    The score is the gain over the first alone.
-    """
-
-    algorithm: ClassVar[str] = "greedy choice of sets of weights"
-    sets: list[dict[str, float]]
-    settings: PortfolioSearch
-    score: float = 0.0
-    seconds: float = 0.0
-    curve: list[dict[str, float]] = field(default_factory=list)
-
-
-class PortfolioTrial:
+class PortfolioTrial(Trial):
     """Costs of portfolios on the same instances."""
-
-    def __init__(self, instances: Sequence[Instance]) -> None:
-        self.instances = list(instances)
-        self._blank = [start_sim(instance) for instance in self.instances]
 
     def costs(self, sets: Sequence[FloatArray]) -> FloatArray:
         """Return the log of the mean completion time of every instance."""
-        found = np.full(len(self.instances), np.inf)
         options = PlanOptions(window=WINDOW, affinity=True)
-        for k, instance in enumerate(self.instances):
-            sim = copy_sim(self._blank[k])
-            portfolio = make_portfolio(instance.workload, sim, sets, options)
-            if run_by_portfolio(sim, portfolio) == ENDED:
-                found[k] = log_completion(sim)
-        return found
+        return np.array([self.cost(k, sets, options) for k in range(len(self.instances))])
 
 
 def search_portfolio(

@@ -48,6 +48,18 @@ VALIDATION = 10_000_000
 """First seed of the validation instances; those of the generations are below."""
 
 
+@dataclass
+class TunedWeights(TrainingRecord):
+    """The best weights by validation, and how the search went."""
+
+    algorithm: ClassVar[str] = "separable CMA-ES"
+    weights: dict[str, float]
+    score: float
+    settings: TuningSettings
+    seconds: float
+    curve: list[dict[str, float]] = field(default_factory=list)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TuningSettings(InstanceSettings):
     """Settings of the tuning.
@@ -68,39 +80,38 @@ class TuningSettings(InstanceSettings):
     validation: Count = 6
 
 
-@dataclass
-class TunedWeights(TrainingRecord):
-    """The best weights by validation, and how the search went."""
-
-    algorithm: ClassVar[str] = "separable CMA-ES"
-    weights: dict[str, float]
-    score: float
-    settings: TuningSettings
-    seconds: float
-    curve: list[dict[str, float]] = field(default_factory=list)
-
-
-class WeightTrial:
-    """Score of weights on instances that are simulated again and again."""
+class Trial:
+    """Instances that are simulated again and again."""
 
     def __init__(self, instances: Sequence[Instance]) -> None:
         self.instances = list(instances)
         self._blank = [start_sim(instance) for instance in self.instances]
+
+    def cost(self, k: int, sets: Sequence[FloatArray], options: PlanOptions) -> float:
+        """Return the log of the objective of an instance; inf if it does not end."""
+        sim = copy_sim(self._blank[k])
+        portfolio = make_portfolio(self.instances[k].workload, sim, sets, options)
+        return log_completion(sim) if run_by_portfolio(sim, portfolio) == ENDED else np.inf
+
+
+class WeightTrial(Trial):
+    """Score of weights."""
+
+    def __init__(self, instances: Sequence[Instance]) -> None:
+        super().__init__(instances)
         hand = [weights_of({"trust": 1.0}), weights_of({"work": 1.0, "rank": 1e-3})]
         rivals = [hand[instance.workload.jobs > 1] for instance in self.instances]
-        self.reference = np.array([self.cost(k, weights) for k, weights in enumerate(rivals)])
-
-    def cost(self, k: int, weights: FloatArray) -> float:
-        """Return the log of the objective of an instance."""
-        workload, sim = self.instances[k].workload, copy_sim(self._blank[k])
-        options = PlanOptions(window=WINDOW if workload.jobs > 1 else UNLIMITED)
-        answer = run_by_portfolio(sim, make_portfolio(workload, sim, [weights], options))
-        return log_completion(sim) if answer == ENDED else np.inf
+        self.reference = self._costs(rivals)
 
     def score(self, weights: FloatArray) -> float:
         """Return the mean log of the objective against the reference; lower is better."""
-        costs = np.array([self.cost(k, weights) for k in range(len(self.instances))])
+        costs = self._costs([weights] * len(self.instances))
         return float(clip_ratio(costs - self.reference).mean())
+
+    def _costs(self, weights: Sequence[FloatArray]) -> FloatArray:
+        windows = [WINDOW if some.workload.jobs > 1 else UNLIMITED for some in self.instances]
+        options = [PlanOptions(window=window) for window in windows]
+        return np.array([self.cost(k, [weights[k]], options[k]) for k in range(len(weights))])
 
 
 def clip_ratio(change: FloatArray) -> FloatArray:

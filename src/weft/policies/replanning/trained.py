@@ -13,6 +13,7 @@ from weft.formats.parsing.record import Record, shown
 from weft.policies.policy import POLICIES, bundled_policy, register_kind
 from weft.policies.replanning.policy import ReplanningPolicy, SwitchPolicy
 from weft.policies.replanning.portfolio import MOVES, WINDOW, PlanOptions
+from weft.policies.two_stage.choose import stage_networks
 from weft.policies.two_stage.dqn import TwoStageDqn
 
 REPLANNING, SWITCH, TWO_STAGE = "replanning", "replan-switch", "two-stage-dqn"
@@ -131,7 +132,7 @@ def two_stage_of(model: Model) -> TwoStageDqn:
     copies = "copies" in settings and _flag(settings, "copies")
     return TwoStageDqn(
         model.name,
-        model.arrays,
+        stage_networks(model.arrays),
         _weights(settings),
         _options(settings),
         margin=margin,

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from weft.model import Workload
 from weft.policies.graph.deft import useful_copy
@@ -15,8 +12,9 @@ from weft.policies.replanning.policy import ReplanningPolicy
 from weft.policies.replanning.portfolio import PlanOptions, Portfolio, replan
 from weft.policies.replanning.weights import WeightSets
 from weft.policies.two_stage.candidates import apply, begin_moment, enumerate_candidates
-from weft.policies.two_stage.choose import greedy_choice, run_by_values, stage_networks
+from weft.policies.two_stage.choose import greedy_choice, run_by_values
 from weft.policies.two_stage.decision import Candidates, make_candidates
+from weft.policies.two_stage.q_network import QNetwork
 from weft.sim.kernel.tables import COMMITTED, Sim
 from weft.sim.view import Decision, View
 
@@ -28,7 +26,7 @@ class TwoStageDqn(ReplanningPolicy):
 
     Parameters
     ----------
-    arrays : of the networks for tasks and for devices, see `weft.policies.two_stage.candidates`
+    networks : those for tasks and for devices, see `weft.policies.two_stage.choose.stage_networks`
     weights, options : of the plan, see `ReplanningPolicy`; plans never exit early, because
         candidates are described by whole plans
     margin : by how much the value of another candidate must exceed that of the planned one
@@ -38,7 +36,7 @@ class TwoStageDqn(ReplanningPolicy):
     def __init__(
         self,
         name: str,
-        arrays: Mapping[str, NDArray[Any]],
+        networks: QNetwork,
         weights: WeightSets,
         options: PlanOptions | None = None,
         *,
@@ -46,7 +44,7 @@ class TwoStageDqn(ReplanningPolicy):
         copies: bool = False,
     ) -> None:
         super().__init__(name, weights, replace(options or PlanOptions(), early_exit=False))
-        self.network, self.margin, self.copies = stage_networks(arrays), margin, copies
+        self.network, self.margin, self.copies = networks, margin, copies
 
     def live_by(self, sim: Sim, portfolio: Portfolio) -> int:
         """Make all decisions of a simulation in compiled code."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from weft.model import Cluster
 from weft.runtime.costs.history import History
@@ -34,8 +34,7 @@ class ApplicationLimits:
     queue: int = 1000
 
 
-@dataclass(frozen=True)
-class PageSource:
+class PageSource(NamedTuple):
     """The live page, and the maker of the data of its charts; `weft.report` has both."""
 
     html: bytes
