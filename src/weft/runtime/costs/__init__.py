@@ -5,6 +5,7 @@
 - `drift`: correction of estimates during a run
 - `estimates`: problems with estimated durations
 - `forecast`: when a run will end
+- `gaps`: durations that were not measured, from those that were
 - `history`: the file of measurements
 - `history_files`: measurements as CSV and JSON, and from traces of other engines
 - `keys`: functions and sizes of arguments, by which measurements go
@@ -22,6 +23,7 @@ __all__ = [
     "drift",
     "estimates",
     "forecast",
+    "gaps",
     "history",
     "history_files",
     "keys",

@@ -15,7 +15,7 @@ from weft.model.columns import FloatArray, frozen
 from weft.model.network import Port
 from weft.runtime.backends.protocol import DeviceLost, Finished
 from weft.runtime.costs.cost_model import CostModel, OutputModel, Point
-from weft.runtime.costs.drift import filled
+from weft.runtime.costs.gaps import with_filled_gaps
 from weft.runtime.costs.history import History, HistoryUnusable, set_aside
 from weft.runtime.costs.keys import GPU, CostKey
 from weft.runtime.costs.measurements import LinkRow, Measurement, TaskRow, usual_rows
@@ -40,6 +40,9 @@ MOST_WARM = 100_000
 
 _WARM_WORKERS: set[tuple[str, str]] = set()
 """Worker processes that outlive a run, and the kinds that they have run."""
+
+_Ports = dict[str, tuple[float, int]]
+"""Kind of device -> best rate of its port in one direction, and transfers that show it."""
 
 _Rows = Sequence[TaskRow]
 _Keys = Sequence[CostKey]
@@ -98,7 +101,7 @@ def estimated_problem(
     with np.errstate(all="ignore"):
         ratio = np.log(np.where(cold, np.nan, measured) / prior)
     ratio[~np.isfinite(ratio)] = np.nan
-    scaled = prior * np.exp(_filled_ratios(ratio, workflow))
+    scaled = prior * np.exp(with_filled_gaps(ratio, measured, workflow.kind))
     # A cold execution takes at least as long as a warm one.
     known = np.where(cold, np.minimum(measured, scaled), measured)
     seconds = np.where(np.isfinite(measured) & np.isfinite(prior), known, scaled)
@@ -108,20 +111,6 @@ def estimated_problem(
     from weft.runtime.costs.learned_machines import with_learned_machines
 
     return with_learned_machines(made, history.tasks, keys)
-
-
-def _filled_ratios(ratio: FloatArray, workflow: Workflow) -> FloatArray:
-    """Fill the gaps of an (n, p) matrix of logarithms: by kind, then by how a task differs."""
-    logs = np.full((len(workflow.kinds), ratio.shape[1]), np.nan)
-    known = ~np.isnan(ratio)
-    for kind in range(len(workflow.kinds)):
-        rows = workflow.kind == kind
-        for device in range(ratio.shape[1]):
-            if (use := rows & known[:, device]).any():
-                logs[kind, device] = float(np.median(ratio[use, device]))
-    typical = filled(logs)[workflow.kind]
-    own = np.where(known, ratio - typical, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
-    return np.asarray(typical + own[:, None])
 
 
 def restricted(problem: Problem, devices: Sequence[str]) -> Problem:
@@ -209,23 +198,29 @@ def measured_network(cluster: Cluster, history: History | None) -> Topology | No
 def _ports(rows: Sequence[LinkRow]) -> tuple[Callable[[str], float], Callable[[str], float]]:
     """Return the rates out of and into a kind of device: the best usual ones of its links.
 
-    A port that was seen in one direction is as quick in the other; one never seen is a usual one.
+    A port that was hardly seen in one direction is at least as quick there as in the other; one
+    never seen is a usual one.
     """
     large = [row for row in rows if row.data >= LARGE and row.seconds > 0]
     rates: dict[tuple[str, str], list[float]] = {}
     for row in large or [row for row in rows if row.seconds > 0]:
         rates.setdefault((row.source, row.target), []).append(row.data / row.seconds)
-    out: dict[str, float] = {}
-    into: dict[str, float] = {}
+    out: dict[str, tuple[float, int]] = {}
+    into: dict[str, tuple[float, int]] = {}
     for (source, target), values in rates.items():
         rate = float(np.quantile(values, PORT_QUANTILE))
-        out[source] = max(out.get(source, 0.0), rate)
-        into[target] = max(into.get(target, 0.0), rate)
-    usual = float(np.median([*out.values(), *into.values()])) if rates else inf
-    return (
-        lambda kind: out.get(kind, into.get(kind, usual)),
-        lambda kind: into.get(kind, out.get(kind, usual)),
-    )
+        for ports, kind in ((out, source), (into, target)):
+            best, count = ports.get(kind, (0.0, 0))
+            ports[kind] = max(best, rate), count + len(values)
+    seen = [rate for rate, _ in (*out.values(), *into.values())]
+    usual = float(np.median(seen)) if seen else inf
+
+    def rate_of(kind: str, way: _Ports, back: _Ports) -> float:
+        here, count = way.get(kind, (0.0, 0))
+        there, _ = back.get(kind, (0.0, 0))
+        return (here if count >= TRANSFERS else max(here, there)) or usual
+
+    return lambda kind: rate_of(kind, out, into), lambda kind: rate_of(kind, into, out)
 
 
 def with_measured_data(workflow: Workflow, rows: _Rows, keys: _Keys) -> Workflow:
