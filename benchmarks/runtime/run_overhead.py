@@ -14,18 +14,32 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 import weft
 from weft.runtime import LocalBackend, RayBackend, RayDevice
+
+
+class Measured(Protocol):
+    """Measures some work; `there` gives the processor time of a scheduler process."""
+
+    def __call__(
+        self, what: str, shape: str, work: object, there: Callable[[], float] | None = None
+    ) -> None: ...
 
 
 def nothing(*_: object) -> None:
@@ -61,7 +75,7 @@ def layered(n: int, seconds: float = 1e-4) -> weft.Workflow:
     )
 
 
-def on_ray(n: int, measured: Callable[[str, str, object], None]) -> None:
+def on_ray(n: int, measured: Measured) -> None:
     """weft on Ray, and Ray's own tasks on as many processors of the same Ray."""
     with RayBackend([RayDevice(name, cpus=0.0) for name in ("a", "b")], processors=2) as backend:
         options = {"functions": {"task": nothing}, "backend": backend, "history": False}
@@ -90,35 +104,79 @@ def _as_tasks(task: Any, workflow: weft.Workflow) -> list[Any]:
     return refs
 
 
-def on_dask(n: int, measured: Callable[[str, str, object], None]) -> None:
+@contextmanager
+def dask_cluster(workers: int) -> Iterator[Any]:
+    """Start a scheduler and workers, a process each; give a client."""
+    program = (sys.executable, "-m")
+    quiet = {**os.environ, "DASK_DISTRIBUTED__LOGGING__DISTRIBUTED": "critical"}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "scheduler.json")
+        scheduler = [
+            *(*program, "distributed.cli.dask_scheduler", "--no-dashboard", "--no-show"),
+            *("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file)),
+        ]
+        worker = [
+            *(*program, "distributed.cli.dask_worker", "--no-dashboard", "--no-nanny"),
+            *("--host", "127.0.0.1", "--nthreads", "1", "--scheduler-file", str(file)),
+            *("--local-directory", folder),
+        ]
+        commands = [scheduler, *([*worker, "--name", str(k)] for k in range(workers))]
+        processes = [subprocess.Popen(command, env=quiet) for command in commands]
+        try:
+            while not file.exists():
+                time.sleep(0.1)
+            with import_module("distributed").Client(scheduler_file=str(file)) as client:
+                client.wait_for_workers(workers)
+                yield client
+        finally:
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                process.wait()
+
+
+def on_dask(n: int, measured: Measured) -> None:
     """Measure weft on Dask by task and as one graph, and Dask itself by future and as a graph."""
-    with import_module("weft.runtime.backends.dask.backend").DaskBackend(2) as backend:
+    with dask_cluster(2) as client:
+        backend = import_module("weft.runtime.backends.dask.backend").DaskBackend(client)
         options = {"functions": {"task": nothing}, "backend": backend, "history": False}
-        for whole in (False, True):
-            backend.whole = whole
-            weft.run(independent(100), **options)
+        there = partial(client.run_on_scheduler, time.process_time)
+        ways = {
+            "weft on Dask, rank-eft": {"policy": "rank-eft"},
+            "weft on Dask, heft, task by task": {},
+            "weft on Dask, heft, one graph": {"policy": "heft"},
+        }
+        for what, more in ways.items():
+            backend.whole = "one graph" in what
+            weft.run(independent(100), **options, **more)
             for shape in (independent, layered, chain):
                 workflow = shape(n)
-                what = (
-                    "weft on Dask, heft, one graph" if whole else "weft on Dask, heft, task by task"
+                measured(
+                    what,
+                    workflow.name,
+                    lambda w=workflow, m=more: weft.run(w, **options, **m),
+                    there,
                 )
-                measured(what, workflow.name, lambda w=workflow: weft.run(w, **options))
-        client = backend.client
         client.gather(client.map(nothing, range(100), pure=False))
         measured(
             "Dask's own client.map",
             "independent",
             lambda: client.gather(client.map(nothing, range(n), pure=False)),
+            there,
         )
         measured(
             "Dask's own client.submit",
             "chain",
             lambda: [client.submit(nothing, pure=False).result() for _ in range(n)],
+            there,
         )
-        for shape in (layered, chain):
+        for shape in (independent, layered, chain):
             workflow = shape(n)
             measured(
-                "Dask's own graph", workflow.name, lambda w=workflow: client.get(*_as_graph(w))
+                "Dask's own graph",
+                workflow.name,
+                lambda w=workflow: client.get(*_as_graph(w)),
+                there,
             )
 
 
@@ -131,7 +189,7 @@ def _as_graph(workflow: weft.Workflow) -> tuple[dict[str, Any], list[str]]:
     }, keys
 
 
-def on_local(n: int, measured: Callable[[str, str, object], None]) -> None:
+def on_local(n: int, measured: Measured) -> None:
     """weft's own processes, and those of concurrent.futures."""
     with LocalBackend(2) as backend:
         options = {"functions": {"task": nothing}, "backend": backend, "history": False}
@@ -168,14 +226,22 @@ def main() -> None:
     args = parser.parse_args()
     found: list[dict[str, Any]] = []
 
-    def measuring(n: int) -> Callable[[str, str, object], None]:
-        def measured(what: str, shape: str, work: object) -> None:
+    def measuring(n: int) -> Measured:
+        def measured(
+            what: str, shape: str, work: object, there: Callable[[], float] | None = None
+        ) -> None:
+            before = there() if there else 0.0
             wall, cpu = time.perf_counter(), time.process_time()
             work()  # type: ignore[operator]
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-            found.append({"what": what, "graph": shape, "tasks": n, "ms_per_task": 1e3 * wall / n})
+            row = {"what": what, "graph": shape, "tasks": n}
+            row |= {"ms_per_task": 1e3 * wall / n, "driver_cpu_ms": 1e3 * cpu / n}
+            if there:
+                row["scheduler_cpu_ms"] = 1e3 * (there() - before) / n
+            found.append(row)
             print(
-                f"{what:<34}{shape:<14}{n:>8,}{1e3 * wall / n:>11.3f}{1e3 * cpu / n:>22.3f}",
+                f"{what:<34}{shape:<14}{n:>8,}{1e3 * wall / n:>11.3f}{1e3 * cpu / n:>22.3f}"
+                + (f"{row['scheduler_cpu_ms']:>14.3f}" if there else ""),
                 flush=True,
             )
 
@@ -183,7 +249,8 @@ def main() -> None:
 
     print("Empty tasks, 2 processes; with everything around them: life cycle, decisions, trace\n")
     print(
-        f"{'what':<34}{'graph':<14}{'tasks':>8}{'ms per task':>11}{'ms of the driver CPU':>22}",
+        f"{'what':<34}{'graph':<14}{'tasks':>8}{'ms per task':>11}{'ms of the driver CPU':>22}"
+        f"{'of Dask':>14}",
         flush=True,
     )
     if args.only in (None, "local"):

@@ -10,6 +10,7 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -445,3 +446,36 @@ def test_a_cholesky_factor_is_right(run):
     for (i, j), tile in zip(t, trace.results.values(), strict=True):
         factor[i * size : (i + 1) * size, j * size : (j + 1) * size] = tile
     np.testing.assert_allclose(factor @ factor.T, a, atol=1e-9)
+
+
+# -- orders -------------------------------------------------------------------
+
+
+def test_the_orders_of_a_moment_are_one_message(two, run, monkeypatch):
+    sent, send = [], two.client._send_to_scheduler
+
+    def counting(message):
+        sent.append(message)
+        send(message)
+
+    monkeypatch.setattr(two.client, "_send_to_scheduler", counting)
+    trace = right(run(fan(6), functions=FAN, policy="rank-eft"))
+    orders = [message["orders"] for message in sent if "orders" in message]
+    assert sum(map(len, orders)) == len(trace.task)
+    assert max(map(len, orders)) > 1  # the adds become ready together
+
+
+def test_an_order_whose_input_is_gone_is_an_error():
+    reporter, reported = dask_plugin.Reporter("run"), []
+    reporter.scheduler = SimpleNamespace(
+        tasks={},
+        extensions={},
+        log_event=lambda topic, message: reported.append((topic, message)),
+        client_desires_keys=lambda keys, client: reported.extend(keys),
+        transitions=lambda recommended, _: reported.extend(recommended),
+    )
+    order = dask_plugin.PackedOrder("f-run-1", "tcp://nowhere", 0.0, ["g-run-0"], {}, b"")
+    reporter.take_orders("client", [list(order)])
+    ((topic, message),) = reported
+    assert (topic, message["word"], message["key"]) == ("run", "erred", "f-run-1")
+    assert "inputs" in message["text"]

@@ -10,6 +10,7 @@ device, `workers` registers the workers, and `plan` submits a whole plan as one 
 from __future__ import annotations
 
 import contextlib
+import pickle
 import queue
 import time
 import uuid
@@ -29,10 +30,10 @@ from weft.runtime.backends.result_file import save
 from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
 
 try:
-    from distributed import Client
+    from distributed import Client, Future
 
     from weft.runtime.backends.dask import plugin as remote
-    from weft.runtime.backends.dask.messages import TaskMessages, quietly
+    from weft.runtime.backends.dask.messages import TaskMessages
     from weft.runtime.backends.dask.plan import WholeGraph
     from weft.runtime.backends.dask.results import Results
     from weft.runtime.backends.dask.workers import (
@@ -133,12 +134,11 @@ class DaskBackend(RealBackend):
         self._messages.extend(workload, calls, first)
 
     def submit(self, order: Order, device: int, priority: float) -> None:
-        """Submit an order as a Dask task."""
+        """Make an order a Dask task; it is sent with those of the same moment."""
         line = self.registry.lines[device]
         if not line.site.up:
             return  # its loss is among the next events
         instance = order.members[0]
-        parents = [i for i in order.inputs[0] if i is not None]
         key = self._messages.key(instance, str(order.number))
         keys = tuple(None if i is None else self._results[i].key for i in order.inputs[0])
         self._before[order.number] = line.last
@@ -146,18 +146,17 @@ class DaskBackend(RealBackend):
             instance, order.number, line, keys, before=line.last, chooses=order.chooses[0]
         )
         self._numbers[key] = order.number
-        with quietly(len(message_of.arguments)):
-            self._pending[order.number] = self.client.submit(
-                remote.perform,
-                message_of,
-                *(self._results[i] for i in parents),
-                key=key,
-                workers=[line.site.address],
-                allow_other_workers=False,  # it must not end one worker after the other
-                priority=-priority,
-                pure=False,
-                resources=self._resources(instance, line.site) or None,
+        self._pending[order.number] = Future(key, self.client)
+        self._unsent.append(
+            remote.PackedOrder(
+                key,
+                line.site.address,  # this one only: an order must not end one worker after another
+                priority,
+                [key for key in keys if key is not None],
+                self._resources(instance, line.site),
+                pickle.dumps(message_of),
             )
+        )
         line.last = order.number
         line.orders.append(order)
         self._where[order.number] = device
@@ -175,11 +174,13 @@ class DaskBackend(RealBackend):
         order = next(order for order in line.orders if order.number == number)
         line.orders.remove(order)
         del self._where[number]
+        self._send()
         self._pending.pop(number).release()
         self._skip(line, number)
 
     def wait(self, until: float) -> list[Event]:
-        """Return the next events of the scheduler."""
+        """Send the orders of this moment; return the next events of the scheduler."""
+        self._send()
         for site in self._to_kill:
             self.registry.kill(site)
         self._to_kill = []
@@ -242,7 +243,7 @@ class DaskBackend(RealBackend):
         """
         self._follow(rows, on_finish, fixed=fixed)
 
-    def run_graph(self, rows: Sequence[PlanRow], on_finish: OnFinish) -> None:
+    def run_graph(self, rows: Sequence[PlanRow], on_finish: OnFinish) -> bool:
         """Run all tasks as one graph that Dask places, with stealing as in its own graphs."""
         self.client.run_on_scheduler(remote.let_steal, run=self._run, allowed=True)
         try:
@@ -250,6 +251,7 @@ class DaskBackend(RealBackend):
         finally:
             if self.client.status == "running":
                 self.client.run_on_scheduler(remote.let_steal, run=self._run, allowed=False)
+        return True
 
     def _follow(
         self, rows: Sequence[PlanRow], on_finish: OnFinish, *, fixed: bool, pinned: bool = True
@@ -301,6 +303,12 @@ class DaskBackend(RealBackend):
         return {name: need for name, need in needs if need and name in site.resources}
 
     # -- messages -----------------------------------------------------------
+
+    def _send(self) -> None:
+        """Send orders by the stream of the client: a graph for each would cost far more."""
+        if self._unsent:
+            self.client._send_to_scheduler({"op": self._run, "orders": self._unsent})  # noqa: SLF001
+            self._unsent = []
 
     def _receive_all(self) -> None:
         while not self._inbox.empty():
@@ -441,6 +449,7 @@ class DaskBackend(RealBackend):
         self._before: dict[int, int] = {}
         self._numbers: dict[str, int] = {}
         """Key of a Dask task -> order."""
+        self._unsent: list[remote.PackedOrder] = []
         self._graph = None
         self._to_kill = []
         self._origin = time.perf_counter()

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from multiprocessing.connection import wait
-from typing import Any
+from typing import Any, NamedTuple
 
+from dask._task_spec import Task, TaskRef
 from distributed import Worker, get_worker, secede
 from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.protocol.pickle import dumps
@@ -157,6 +158,11 @@ def perform(message_of: TaskMessage, *values: Any) -> Any:
     return value
 
 
+def perform_packed(data: bytes, *values: Any) -> Any:
+    """Run a task whose message the scheduler did not unpack."""
+    return perform(pickle.loads(data), *values)
+
+
 def _result(message_of: TaskMessage, values: Sequence[Any]) -> tuple[Any, Report]:
     begin = time.perf_counter()
     function = _function(message_of.function)
@@ -257,8 +263,19 @@ async def die() -> None:
 # -- on the scheduler ---------------------------------------------------------
 
 
+class PackedOrder(NamedTuple):
+    """An order as it travels to the scheduler: plain values, and the task as bytes."""
+
+    key: str
+    worker: str
+    priority: float
+    inputs: Sequence[str]
+    resources: dict[str, float]
+    message_of: bytes
+
+
 class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed everywhere
-    """Reports ends of tasks and changes of workers to the client of a run.
+    """Takes the orders of a run, and reports ends of tasks and changes of workers to its client.
 
     During a run stealing is off, and messages to workers are batched for 1 ms instead of 5 ms.
     """
@@ -278,25 +295,55 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
             await scheduler.extensions["stealing"].stop()
         for worker in scheduler.workers:
             self._hurry(worker)
+        scheduler.stream_handlers[self.run] = self.take_orders
+
+    def take_orders(self, client: str, orders: Sequence[Sequence[Any]]) -> None:
+        """Create the tasks of orders.
+
+        A graph of one task would cost several times as much as the task: it is unpickled, converted
+        and ordered in threads of the scheduler.
+        """
+        tasks, recommended, new = self.scheduler.tasks, {}, []
+        for order in map(PackedOrder._make, orders):
+            if not all(key in tasks for key in order.inputs):
+                self._report_error(order.key, "Dask has dropped one of its inputs")
+                continue
+            refs = [TaskRef(key) for key in order.inputs]
+            spec = Task(order.key, perform_packed, order.message_of, *refs)
+            task = self.scheduler.new_task(order.key, spec, "released")
+            task.priority = (order.priority, self.scheduler.generation, 0)
+            task.worker_restrictions = {order.worker}
+            task.resource_restrictions = order.resources
+            for key in order.inputs:
+                task.add_dependency(tasks[key])
+            recommended[order.key] = "waiting"
+            if not task.group.span_id:
+                new.append(task)
+        spans = self.scheduler.extensions.get("spans")
+        if new and spans is not None:  # workers measure by span; one for all tasks of a kind
+            spans.observe_tasks(new, code=(), span_metadata={"collections": []})
+        self.scheduler.client_desires_keys(keys=list(recommended), client=client)
+        self.scheduler.transitions(recommended, f"weft-orders-{time.time()}")
 
     def transition(self, key: Any, start: str, finish: str, *_: Any, **facts: Any) -> None:
         """Report a task that is done or failed."""
         if finish not in ("memory", "erred") or not isinstance(key, str) or self.run not in key:
             return
-        message = {"word": "done", "key": key, "worker": facts.get("worker", "")}
         if finish == "memory":
             # A lost result may be computed anywhere. A loose pin would not do: when all workers
             # were lost at once, Dask does not try pinned tasks on new ones.
             self.scheduler.set_restrictions({key: None})
+            message = {"word": "done", "key": key, "worker": facts.get("worker", "")}
             message["report"] = (facts.get("metadata") or {}).get("weft")
+            self.scheduler.log_event(self.run, message)
             self._prefetch(key)
         else:
-            message |= {
-                "word": "erred",
-                "text": str(facts.get("exception_text") or "its workers died repeatedly"),
-            }
-            message["traceback"] = str(facts.get("traceback_text") or "")
-        self.scheduler.log_event(self.run, message)
+            text = str(facts.get("exception_text") or "its workers died repeatedly")
+            self._report_error(key, text, str(facts.get("traceback_text") or ""))
+
+    def _report_error(self, key: str, text: str, traceback: str = "") -> None:
+        message = {"word": "erred", "key": key, "worker": "", "text": text}
+        self.scheduler.log_event(self.run, {**message, "traceback": traceback})
 
     def _prefetch(self, key: str) -> None:
         """Let workers fetch a result that a task planned for them will read.
@@ -363,6 +410,7 @@ async def leave(dask_scheduler: Any, run: str) -> None:
     if reporter is None:
         return
     dask_scheduler.remove_plugin(run)
+    dask_scheduler.stream_handlers.pop(run, None)
     others = [plugin for plugin in dask_scheduler.plugins.values() if isinstance(plugin, Reporter)]
     for other in others:
         other.stole |= reporter.stole
