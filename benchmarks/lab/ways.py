@@ -18,7 +18,7 @@ OWN, FIRST, PLAN = "own", "first", "plan"
 PLANNER = "list-portfolio"
 """Planner of the plans after one run of history."""
 
-POLICIES = ("rank-eft", "eft")
+POLICIES = ("rank-eft", "portfolio-makespan")
 """Policies of which the table shows the best, after one run of history."""
 
 

@@ -26,6 +26,7 @@ from weft.runtime.backends.descendants import children
 from weft.runtime.backends.protocol import Call, Finished, Transfer
 from weft.runtime.backends.ray import backend as backend_module
 from weft.runtime.backends.ray import session as ray_session
+from weft.runtime.backends.ray.own_tasks import OwnTasks
 from weft.runtime.backends.ray.slots import TransferEstimator
 from weft.runtime.deciders.whole_plan import PlanRow
 
@@ -262,6 +263,37 @@ def test_nothing_of_a_plan_runs_without_what_it_needs(run, tmp_path):
             functions={"bad": f.raises, "child": partial(called, str(tmp_path / "child"))},
         )
     assert not list(tmp_path.iterdir())
+
+
+# -- a graph that Ray places --------------------------------------------------
+
+
+@pytest.fixture
+def beside(two):
+    """Devices that leave the processors to Ray's own tasks."""
+    with RayBackend([RayDevice(name, cpus=0.0) for name in ("x", "y")]) as backend:
+        yield backend
+
+
+def test_ray_places_what_nobody_has_measured(beside, monkeypatch):
+    placed, submit = [], OwnTasks.submit
+
+    def noted(self, rows, call_of):
+        placed.extend(row.instance for row in rows)
+        submit(self, rows, call_of)
+
+    monkeypatch.setattr(OwnTasks, "submit", noted)
+    one, add = weft.task(f.one), weft.task(f.add)
+    trace = weft.run(add(add(one(), one()), add(one())), backend=beside, history=False)
+    assert trace.value == 6  # 1 + 1 + 1, then 1 + 1, and 3 + 2 + 1
+    assert sorted(placed) == sorted(trace.task.tolist()) == list(range(6))
+    assert weft.check(trace.workload, trace) == []
+
+
+def test_a_task_that_fails_there_is_named(beside):
+    one, fails, add = weft.task(f.one), weft.task(f.raises), weft.task(f.add)
+    with pytest.raises(TaskFailed, match=r"'raises-0' failed on device '[xy]': ValueError: no 3"):
+        weft.run(add(one(), fails(one())), backend=beside, history=False)
 
 
 def called(path, *_):

@@ -40,6 +40,11 @@ def test_a_task_never_measured_is_a_usual_one():
     assert filled(seen, [0, 0, 1])[2] == pytest.approx([2.0, 8.0], rel=0.01)
 
 
+def test_a_size_never_measured_is_a_usual_one_of_its_kind():
+    seen = np.array([[2.0, 8.0], [2.0, 8.0], [np.nan, np.nan], *[[0.01, 0.04]] * 9])
+    assert filled(seen, [0, 0, 0, *[1] * 9])[2] == pytest.approx([2.0, 8.0], rel=0.01)
+
+
 def test_one_slow_transfer_out_of_a_host_does_not_make_its_port_slow(tmp_path):
     history = History(tmp_path / "h.sqlite")
     fast, slow = 1e8, 1e7

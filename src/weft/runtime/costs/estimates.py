@@ -166,7 +166,7 @@ def with_measured_links(cluster: Cluster, history: History) -> Cluster:
     known = {
         (link.source, link.target): link for link in history.links() if link.count >= TRANSFERS
     }
-    if not known:
+    if len(history.transfers) < TRANSFERS:
         return cluster
     out, into = _ports(history.transfers)
     bandwidth, latency = cluster.bandwidth.copy(), cluster.latency.copy()

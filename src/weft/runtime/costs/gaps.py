@@ -44,10 +44,16 @@ def with_filled_gaps(logs: FloatArray, seconds: FloatArray, kind: IntArray) -> F
     rows, first, row = _distinct(logs, kind)
     weight = np.where(known[first], seconds[first], 0.0)
     task, device, pair = _parts(np.where(known[first], rows, 0.0), weight, kind[first])
-    own = task[row]
-    unseen = ~known.any(axis=1)
-    own[unseen] = np.median(own[~unseen])
+    own = _with_usual(task[row], known.any(axis=1), kind)
     return np.asarray(own[:, None] + device + pair[kind])
+
+
+def _with_usual(task: FloatArray, seen: np.ndarray, kind: IntArray) -> FloatArray:
+    """Return the parts of tasks; one never seen is a usual one of its kind, or of all kinds."""
+    usual = np.full(int(kind.max()) + 1, np.median(task[seen]))
+    for k in np.unique(kind[seen]).tolist():
+        usual[k] = np.median(task[seen & (kind == k)])
+    return np.where(seen, task, usual[kind])
 
 
 def _distinct(logs: FloatArray, kind: IntArray) -> tuple[FloatArray, IntArray, IntArray]:

@@ -54,8 +54,11 @@ class WholePlans(Protocol):
 class OwnPlacement(Protocol):
     """Protocol of backends whose engine can place the tasks of a graph itself."""
 
-    def run_graph(self, rows: Sequence[PlanRow], on_finish: OnFinish) -> None:
-        """Run all tasks where the engine likes, until one fails or a device is lost."""
+    def run_graph(self, rows: Sequence[PlanRow], on_finish: OnFinish) -> bool:
+        """Run all tasks where the engine likes, until one fails or a device is lost.
+
+        Return False if the engine cannot, as the devices hold all that it needs.
+        """
         ...
 
 
@@ -85,8 +88,8 @@ def run_whole(driver: Driver, decider: object, *, measured: bool = True) -> None
     anywhere = bool(np.isfinite(workload.problems[0].pace).all())
     if not measured and anywhere and decider.replan and isinstance(backend, OwnPlacement):
         rows = [PlanRow(i, device, monitor.parents(i)) for i, device in monitor.plan]
-        backend.run_graph(rows, monitor.record)
-        return
+        if backend.run_graph(rows, monitor.record):
+            return
     while monitor.plan:
         plan = [
             (i, device) for i, device in monitor.plan if life.stories.state[i] in OPEN

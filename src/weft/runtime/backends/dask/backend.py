@@ -69,6 +69,7 @@ class DaskBackend(RealBackend):
     name = "dask"
     _events: list[Event]
     _to_kill: list[WorkerSite]
+    _unsent: list[remote.PackedOrder]
     _graph: WholeGraph | None
     """A plan that was replaced, with the tasks that still run for it."""
 
@@ -449,7 +450,7 @@ class DaskBackend(RealBackend):
         self._before: dict[int, int] = {}
         self._numbers: dict[str, int] = {}
         """Key of a Dask task -> order."""
-        self._unsent: list[remote.PackedOrder] = []
+        self._unsent = []
         self._graph = None
         self._to_kill = []
         self._origin = time.perf_counter()

@@ -2,9 +2,11 @@
 
 - `actor`: code that runs in an actor
 - `backend`: the backend
+- `links`: measured links between nodes
+- `own_tasks`: a graph that Ray places
 - `plan`: a plan as calls made ahead
 - `session`: the connection to Ray
 - `slots`: actors, and transfer estimates
 """
 
-__all__ = ["actor", "backend", "plan", "session", "slots"]
+__all__ = ["actor", "backend", "links", "own_tasks", "plan", "session", "slots"]

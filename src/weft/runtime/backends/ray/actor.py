@@ -77,6 +77,20 @@ class DeviceActor:
                 os.sched_setaffinity(0, self.cores)
         return os.getpid(), machine(), time.perf_counter()
 
+    def node(self) -> str:
+        """Return the node of Ray that this process runs on."""
+        return str(import_module("ray").get_runtime_context().get_node_id())
+
+    def make(self, size: int) -> bytes:
+        """Return as many bytes, for a probe of links."""
+        return bytes(size)
+
+    def fetch(self, refs: Sequence[Any]) -> float:
+        """Return the seconds that it takes to get an object here."""
+        begin = time.perf_counter()
+        import_module("ray").get(refs[0])
+        return time.perf_counter() - begin
+
     def learn(self, path: Sequence[str], functions: dict[int, bytes]) -> None:
         """Clear the state of the run before, and preload functions."""
         sys.path.extend(p for p in path if p not in sys.path)
@@ -104,30 +118,45 @@ class DeviceActor:
 
         Calls of a plan are made before their inputs exist: they fail if an input failed.
         """
-        begin = time.perf_counter()
         if number in self.dropped:
+            begin = time.perf_counter()
             return ("dropped", begin, begin), GONE
-        if GONE in inputs:
-            return _failure(begin, "raised", "a task that it needs failed", "")
         if data is not None:
             self.functions[function] = loaded(data)
-        known = self.functions[function]
-        if isinstance(known, str):
-            return _failure(begin, "function", f"its function cannot be loaded here: {known}", "")
+        return perform(self.functions[function], arguments, inputs, self.dumps, chooses=chooses)
 
-        def call() -> Any:
-            values = [None if p is None else unpacked(p) for p in inputs]  # type: ignore[arg-type]
-            args, kwargs = unpacked(arguments)
-            return known(*fill(args, values), **fill(kwargs, values))
 
-        branches, value, trouble = attempt(call, chooses=chooses)
-        if trouble is not None:
-            return _failure(begin, "raised", *trouble)
-        try:
-            result = packed(value, self.dumps)
-        except BaseException as error:  # noqa: BLE001  # pickling runs code of the user
-            return _failure(begin, "unpicklable", cannot_be_pickled(value, error), "")
-        return ("done", begin, time.perf_counter(), size_of(result), branches), result
+def perform(
+    function: Callable[..., Any] | str,
+    arguments: Packed,
+    inputs: Sequence[Packed | str | None],
+    dumps: Callable[..., bytes],
+    *,
+    chooses: bool,
+) -> tuple[tuple[Any, ...], Packed | str]:
+    """Call a function; return the report for the driver, and the result.
+
+    A text in place of a function says why it could not be loaded.
+    """
+    begin = time.perf_counter()
+    if GONE in inputs:
+        return _failure(begin, "raised", "a task that it needs failed", "")
+    if isinstance(function, str):
+        return _failure(begin, "function", f"its function cannot be loaded here: {function}", "")
+
+    def call() -> Any:
+        values = [None if p is None else unpacked(p) for p in inputs]  # type: ignore[arg-type]
+        args, kwargs = unpacked(arguments)
+        return function(*fill(args, values), **fill(kwargs, values))
+
+    branches, value, trouble = attempt(call, chooses=chooses)
+    if trouble is not None:
+        return _failure(begin, "raised", *trouble)
+    try:
+        result = packed(value, dumps)
+    except BaseException as error:  # noqa: BLE001  # pickling runs code of the user
+        return _failure(begin, "unpicklable", cannot_be_pickled(value, error), "")
+    return ("done", begin, time.perf_counter(), size_of(result), branches), result
 
 
 def _failure(begin: float, fault: str, text: str, trace: str) -> tuple[tuple[Any, ...], str]:

@@ -18,6 +18,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,8 @@ from weft.runtime.backends.protocol import (
     Transfer,
 )
 from weft.runtime.backends.ray.actor import DeviceActor, Packed, packed, pickling, unpacked
+from weft.runtime.backends.ray.links import probes
+from weft.runtime.backends.ray.own_tasks import Host, OwnTasks
 from weft.runtime.backends.ray.plan import WholeCalls
 from weft.runtime.backends.ray.session import START_TRIES, Devices, HeadGone, RaySession
 from weft.runtime.backends.ray.slots import ActorSlot, SentCall, TransferEstimator
@@ -77,6 +80,8 @@ class RayBackend(RealBackend):
     """
 
     name = "ray"
+    _probed = False
+    """Whether the links between nodes were measured."""
 
     def __init__(
         self,
@@ -97,6 +102,9 @@ class RayBackend(RealBackend):
             kinds=tuple(d.kind for d in self.specs),
         )
         self._cluster = with_nodes_of(made, devices)
+        if not (self._session.started or isinstance(devices, Cluster)):
+            # Ray places the actors later. Each is taken to have a link of its own, until then.
+            self._cluster = replace(self._cluster, nodes=self._cluster.names)
         self._remote = self._ray.remote(
             max_restarts=0, max_task_retries=0, concurrency_groups=GROUPS
         )(DeviceActor)
@@ -136,7 +144,6 @@ class RayBackend(RealBackend):
             pickle_function=self._dumps,
             pack=lambda value, _: packed(value, self._dumps),
         )
-        self._transfers = TransferEstimator()
         for left in reversed(range(START_TRIES)):
             try:
                 lost = self._start_actors()
@@ -146,6 +153,7 @@ class RayBackend(RealBackend):
                     raise
                 self._slots = [None] * len(self.specs)
                 self._session.restart()
+        self._transfers = TransferEstimator(self._probe_links())
         self._origin = time.perf_counter() - since
         self._events = [DeviceLost(d, since, text) for d, text in lost.items()]
 
@@ -285,7 +293,45 @@ class RayBackend(RealBackend):
             *self._events,
         ]
 
+    def run_graph(self, rows: Sequence[PlanRow], on_finish: OnFinish) -> bool:
+        """Run all tasks as Ray's own, which it places; return False if actors hold its processors.
+
+        The driver does the rest if a task fails or an actor is lost.
+        """
+        if any(spec.cpus or spec.gpus for spec in self.specs) or self._events:
+            return False
+        hosts: dict[str, Host] = {}
+        for slot in self._slots:
+            if slot is not None:
+                devices = hosts[slot.node].devices if slot.node in hosts else ()
+                hosts[slot.node] = Host((*devices, slot.device), slot.offset)
+        graph = OwnTasks(self._ray, hosts, self._transfers, self._origin)
+        calls = self._calls
+        graph.submit(rows, lambda i: (calls.functions[calls.function[i]], calls.arguments(i)))
+        graph.follow(self._lost_some, self._results.__setitem__, on_finish)
+        return True
+
     # -- inside -------------------------------------------------------------
+
+    def _probe_links(self) -> list[tuple[int, Transfer]]:
+        """Measure the links between the nodes of the actors, once."""
+        if self._probed or self._session.started:
+            return []
+        self._probed = True
+        first: dict[str, ActorSlot] = {}
+        for slot in self._slots:
+            if slot is not None:
+                first.setdefault(slot.node, slot)
+        return list(probes(self._ray, first))
+
+    def _lost_some(self) -> bool:
+        """Return whether an actor died; the loss is among the next events."""
+        watched = {slot.watch: slot for slot in self._slots if slot is not None}
+        for ref in self._ray.wait(list(watched), num_returns=len(watched), timeout=0)[0]:
+            self._receive(watched[ref], ref)
+        if dead := self._session.gone():
+            raise HeadGone(f"Ray's {dead} is gone, and with it the results of this run")
+        return any(isinstance(event, DeviceLost) for event in self._events)
 
     def _call(self, order: Order, device: int, inputs: list[Any]) -> SentCall:
         slot = self._slots[device]
@@ -400,6 +446,7 @@ class RayBackend(RealBackend):
                 return False
         self._ray.get(slot.preloaded)
         slot.pid, where, _ = self._ray.get(slot.hello)
+        slot.node = self._ray.get(slot.actor.node.remote())
         if where != machine() and not slot.ready:
             slot.offset = self._offset(slot)
         slot.ready = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
 from statistics import median
@@ -43,6 +44,8 @@ class ActorSlot:
     ended: bool = False
     """The backend ended it."""
     pid: int = 0
+    node: str = ""
+    """The node of Ray that it runs on."""
     offset: float = 0.0
     """Seconds to add to its clock."""
     free_at: float = -inf
@@ -67,7 +70,9 @@ class TransferEstimator:
     """Estimates transfer times from start delays.
 
     Ray moves inputs before a call and does not report the time. An idle actor starts shortly after
-    its inputs exist; the additional delay of inputs from elsewhere is the transfer time.
+    its inputs exist; the additional delay of inputs from elsewhere is the transfer time. An input
+    that an earlier call has read is there already. Those that existed earlier than others may have
+    begun to move earlier: their time counts from then, so that no link looks quicker than it is.
 
     Examples
     --------
@@ -77,16 +82,28 @@ class TransferEstimator:
     ...     _ = transfers.started((k,), 0, since=1.0, free_at=0.5, start=1.001)
     >>> transfers.started((0,), 1, since=2.0, free_at=0.5, start=2.006)  # elsewhere: 6 ms
     (Transfer(source=0, data=1000.0, seconds=0.005),)
+    >>> transfers.started((0,), 1, since=3.0, free_at=2.5, start=3.006)  # it is there
+    ()
     """
 
-    def __init__(self) -> None:
+    def __init__(self, probes: Iterable[tuple[int, Transfer]] = ()) -> None:
+        self._probes: dict[int, list[Transfer]] = {}
+        """Device -> transfers to it that were measured before the run."""
+        for device, transfer in probes:
+            self._probes.setdefault(device, []).append(transfer)
         self._made: dict[int, tuple[int, float, float]] = {}
         self._gaps: deque[float] = deque(maxlen=50)
         """Recent start delays of calls whose inputs were local."""
+        self._copies: set[tuple[int, int]] = set()
+        """Results and devices that have received them."""
 
     def made(self, instance: int, device: int, size: float, finish: float) -> None:
         """Record the device, size and time of a result."""
         self._made[instance] = (device, size, finish)
+
+    def finish_of(self, instance: int) -> float:
+        """Return when a result existed; 0: it is not known."""
+        return self._made[instance][2] if instance in self._made else 0.0
 
     def started(
         self,
@@ -97,21 +114,37 @@ class TransferEstimator:
         free_at: float,
         start: float,
     ) -> tuple[Transfer, ...]:
+        """Return the transfers to a device that are new: probes, and those of an order."""
+        moved = self._moved(inputs, device, since=since, free_at=free_at, start=start)
+        return (*self._probes.pop(device, ()), *moved)
+
+    def _moved(
+        self,
+        inputs: tuple[int | None, ...],
+        device: int,
+        *,
+        since: float,
+        free_at: float,
+        start: float,
+    ) -> tuple[Transfer, ...]:
         """Estimate the transfers of an order from its start delay; empty if unknown."""
-        known = [self._made[i] for i in inputs if i is not None and i in self._made]
-        due = max([since, *(finish for *_, finish in known)])
+        known = {i: self._made[i] for i in inputs if i is not None and i in self._made}
+        due = max([since, *(finish for *_, finish in known.values())])
+        moved = {
+            i: max(since, finish)
+            for i, (source, _, finish) in known.items()
+            if source != device and (i, device) not in self._copies
+        }
+        self._copies.update((i, device) for i in moved)
         if free_at > due:
             return ()  # inputs arrived while it was busy
-        moved = [(size, source) for source, size, _ in known if source != device]
-        gap = start - due
         if not moved:
-            self._gaps.append(gap)
+            self._gaps.append(start - due)
             return ()
         if len(self._gaps) < LEAST:
             return ()
-        seconds = round(gap - median(self._gaps), 9)
-        return (
-            (Transfer(max(moved)[1], sum(size for size, _ in moved), seconds),)
-            if seconds > 0
-            else ()
-        )
+        seconds = round(start - min(moved.values()) - median(self._gaps), 9)
+        if seconds <= 0:
+            return ()
+        _, source = max((known[i][1], known[i][0]) for i in moved)
+        return (Transfer(source, sum(known[i][1] for i in moved), seconds),)

@@ -1,0 +1,128 @@
+"""A graph as Ray's own tasks, which Ray places: for runs of which nothing is measured.
+
+The tasks run in Ray's worker processes, beside the actors of the devices. The node of a task is its
+device; among several devices of a node, one that was free.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from weft.runtime.backends.local.worker import loaded
+from weft.runtime.backends.protocol import Finished
+from weft.runtime.backends.ray.actor import Packed, perform, pickling
+from weft.runtime.backends.ray.slots import TransferEstimator
+from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
+
+TICK = 0.5
+"""Seconds between two looks for lost devices."""
+
+
+class Host(NamedTuple):
+    """The devices of a node of Ray, and the seconds to add to its clock."""
+
+    devices: Sequence[int]
+    offset: float
+
+
+class OwnTasks:
+    """A graph in execution by Ray's own scheduling.
+
+    Parameters
+    ----------
+    ray : the module
+    hosts : node of Ray -> its devices
+    zero : reading of the clock when the run began
+    """
+
+    def __init__(
+        self, ray: Any, hosts: Mapping[str, Host], transfers: TransferEstimator, zero: float
+    ) -> None:
+        self._ray, self._hosts, self._transfers = ray, hosts, transfers
+        self._remote = ray.remote(max_retries=0, num_returns=2)(perform_task)
+        self._began = time.perf_counter() - zero
+        self._zero = zero
+        self._free = {device: 0.0 for host in hosts.values() for device in host.devices}
+        self._values: dict[int, Any] = {}
+        self._reports: dict[Any, PlanRow] = {}
+        self._ended: dict[int, Finished] = {}
+
+    def submit(
+        self, rows: Sequence[PlanRow], call_of: Callable[[int], tuple[bytes, Packed]]
+    ) -> None:
+        """Make the calls of all rows; `call_of` gives the function and arguments of an instance."""
+        for row in rows:
+            inputs = [self._values[parent] for parent in row.parents]
+            report, value = self._remote.remote(*call_of(row.instance), *inputs)
+            self._reports[report], self._values[row.instance] = row, value
+
+    def follow(
+        self, disturbed: Callable[[], bool], keep: Callable[[int, Any], None], on_finish: OnFinish
+    ) -> None:
+        """Report the ends, parents first, until all ended, one failed or a device is lost."""
+        unreported = {row.instance: row.parents for row in self._reports.values()}
+        while self._reports and not disturbed():
+            found, _ = self._ray.wait(list(self._reports), num_returns=1, timeout=TICK)
+            if found:
+                found, _ = self._ray.wait(
+                    list(self._reports), num_returns=len(self._reports), timeout=0
+                )
+            collected = [self._collect(ref) for ref in found]
+            if not all(collected):
+                break
+            ready = deque(self._ended)
+            while ready:
+                instance = ready.popleft()
+                if instance not in self._ended or any(
+                    p in unreported for p in unreported[instance]
+                ):
+                    continue
+                del unreported[instance]
+                keep(instance, self._values[instance])
+                on_finish(instance, self._ended.pop(instance))
+                ready.extend(self._ended)
+        for ref in self._reports:
+            self._ray.cancel(ref)
+
+    def _collect(self, ref: Any) -> bool:
+        """Note the end of a task; return False if it failed or was lost."""
+        try:
+            (word, begin, end, *rest), node, process = self._ray.get(ref)
+        except self._ray.exceptions.RayError:
+            return False
+        row, host = self._reports.pop(ref), self._hosts.get(node)
+        if word != "done" or host is None:
+            return False
+        shift = host.offset - self._zero
+        start, finish = begin + shift, end + shift
+        start = max([start, *(self._transfers.finish_of(parent) for parent in row.parents)])
+        device = min(host.devices, key=lambda d: (self._free[d] > start, self._free[d]))
+        start = max(start, self._free[device])
+        size, branches = rest
+        moved = self._transfers.started(
+            row.parents, device, since=self._began, free_at=self._free[device], start=start
+        )
+        self._free[device] = finish = max(finish, start)
+        self._transfers.made(row.instance, device, float(size), finish)
+        self._ended[row.instance] = Finished(
+            0, device, start, finish, (float(size),), (branches,), moved, f"{node}-{process}"
+        )
+        return True
+
+
+def perform_task(function: bytes, arguments: Packed, *inputs: Packed) -> tuple[Any, Any]:
+    """Run a call in a process of Ray; return its report, node and process, and its result."""
+    report, value = perform(_function(function), arguments, inputs, pickling(), chooses=False)
+    node = import_module("ray").get_runtime_context().get_node_id()
+    return (report, node, os.getpid()), value
+
+
+@lru_cache(maxsize=10_000)
+def _function(data: bytes) -> Any:
+    return loaded(data)
