@@ -44,7 +44,7 @@ def with_filled_gaps(logs: FloatArray, seconds: FloatArray, kind: IntArray) -> F
     rows, first, row = _distinct(logs, kind)
     weight = np.where(known[first], seconds[first], 0.0)
     task, device, pair = _parts(np.where(known[first], rows, 0.0), weight, kind[first])
-    own = _with_usual(task[row], known.any(axis=1), kind)
+    own = _with_usual(task[row], np.asarray(known.any(axis=1)), kind)
     return np.asarray(own[:, None] + device + pair[kind])
 
 
