@@ -1,9 +1,10 @@
-"""Lower limits on the start in an idle gap, by device and time, compiled.
+"""Limits on the start and the length of idle gaps, by device and time, compiled.
 
 A search for a gap on a device takes a dozen steps through memory that is not in the cache, and most
-searches on busy devices end with "later than the best device so far". `GapStarts` says so in one
-step for most of them: it holds, for intervals of time, where the first gap begins that ends in the
-interval or later.
+searches on busy devices end with "later than the best device so far" or with gaps that are all too
+short. `GapStarts` says so in a few steps for most of them: it holds, for intervals of time, where
+the first gap begins that ends in the interval or later, and how long the longest gap of the
+interval is. Devices are in blocks, so that what one choice reads is close in memory.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.model.columns import FloatArray
-from weft.sim.kernel.gaps import Timeline, last_begun, occupy
+from weft.sim.kernel.gaps import ROUNDING, Timeline, gap_of, occupy_gap
 from weft.sim.kernel.jit import njit, njit_inline
+
+BLOCK = 32
+"""Devices that are compared at once."""
 
 CELLS = 2**25
 """Most intervals x devices; memory is taken as time goes on."""
@@ -24,29 +28,33 @@ FEWEST = 1024
 
 
 class GapStarts(NamedTuple):
-    """For each interval of time and device, the begin of the first gap that ends there or later.
+    """For each interval of time and device, limits on the gaps there.
 
-    The value of an interval holds up to that in which the last gap before the end of the queue
-    ends; what is behind it is not read.
+    `begin` holds up to the interval in which the last gap before the end of the queue ends; what is
+    behind it is not read.
     """
 
-    begin: FloatArray  # (intervals, p)
+    begin: FloatArray  # (blocks, intervals, BLOCK) begin of the first gap that ends there or later
+    longest: FloatArray  # (blocks, intervals, BLOCK) at least the length of each gap there; or 0
     width: FloatArray  # (1,) seconds of an interval
 
 
-@njit
 def gap_starts(devices: int, executions: int, seconds: float) -> GapStarts:
     """Make the table of idle devices; `seconds` is the length of a usual task.
 
+    Not compiled: memory from numpy has large pages.
+
     Examples
     --------
-    >>> table = gap_starts(4, 100, 3.0)
+    >>> table = gap_starts(40, 100, 3.0)
     >>> table.begin.shape, float(table.width[0])
-    ((1024, 4), 1.5)
+    ((2, 1024, 32), 1.5)
     """
-    intervals = max(FEWEST, min(CELLS, 8 * executions) // devices)
+    blocks = -(-devices // BLOCK)
+    intervals = max(FEWEST, min(CELLS, 8 * executions) // (blocks * BLOCK))
     width = 0.5 * seconds if seconds > 0.0 else 1.0
-    return GapStarts(np.empty((intervals, devices)), np.full(1, width))
+    shape = (blocks, intervals, BLOCK)
+    return GapStarts(np.empty(shape), np.zeros(shape), np.full(1, width))
 
 
 @njit_inline
@@ -61,13 +69,20 @@ def widen(table: GapStarts, time: float) -> None:
 
     The first gap that ends in a pair of intervals or later is that of the first of the two.
     """
-    intervals, step = len(table.begin), 1
+    intervals, step = table.begin.shape[1], 1
     while time / table.width[0] >= intervals:
         table.width[0] *= 2.0
         step = min(2 * step, intervals)
     if step > 1:
-        for k in range(1, (intervals + step - 1) // step):
-            table.begin[k] = table.begin[k * step]
+        for b in range(len(table.begin)):
+            for k in range(intervals):
+                first = min(k * step, intervals)
+                table.begin[b, k] = table.begin[b, min(first, intervals - 1)]
+                for i in range(BLOCK):
+                    most = 0.0
+                    for j in range(first, min(first + step, intervals)):
+                        most = max(most, table.longest[b, j, i])
+                    table.longest[b, k, i] = most
 
 
 @njit
@@ -77,20 +92,75 @@ def occupy_in_table(
     """Take [start, finish] out of the gap that contains it, and keep the table right."""
     first = timeline.first[device]
     last = first + timeline.gaps[device] - 1
-    at = last_begun(timeline.begin, first, last, start)
-    gap_begin, gap_end = timeline.begin[at], timeline.end[at]
-    low = interval_of(table, timeline.end[at - 1]) + 1 if at > first else 0
-    if at == last:  # the end of the queue: what is left of it becomes a gap before it
-        if start > gap_begin:
-            if start / table.width[0] >= len(table.begin):
+    at = gap_of(timeline, device, start)
+    if at == last:
+        if start > timeline.begin[at]:
+            if start / table.width[0] >= table.begin.shape[1]:
                 widen(table, start)
-                low = interval_of(table, timeline.end[at - 1]) + 1 if at > first else 0
-            for k in range(low, interval_of(table, start) + 1):
-                table.begin[k, device] = gap_begin
+            _add_gap(timeline, table, device, at, start)
     else:
-        if start > gap_begin:
-            low = interval_of(table, start) + 1
-        begin = finish if gap_end > finish else timeline.begin[at + 1]
-        for k in range(low, interval_of(table, gap_end) + 1):
-            table.begin[k, device] = begin
-    occupy(timeline, device, start, finish)
+        _shorten_gap(timeline, table, device, at, start, finish)
+    occupy_gap(timeline, device, at, start, finish)
+
+
+@njit_inline
+def _length(begin: float, end: float) -> float:
+    """Return at least the duration of any task between two times."""
+    return (end - begin) + ROUNDING * end
+
+
+@njit
+def _add_gap(timeline: Timeline, table: GapStarts, device: int, at: int, end: float) -> None:
+    """Add what is left of the end of a queue in front of a task that starts at `end`."""
+    block, i, begin = device // BLOCK, device % BLOCK, timeline.begin[at]
+    low = interval_of(table, timeline.end[at - 1]) + 1 if at > timeline.first[device] else 0
+    high, length = interval_of(table, end), _length(begin, end)
+    for k in range(low, high + 1):
+        table.begin[block, k, i] = begin
+    for k in range(interval_of(table, begin), high + 1):
+        table.longest[block, k, i] = max(table.longest[block, k, i], length)
+
+
+@njit
+def _shorten_gap(
+    timeline: Timeline, table: GapStarts, device: int, at: int, start: float, finish: float
+) -> None:
+    """Replace a gap by what is left of it before `start` and after `finish`."""
+    block, i, first = device // BLOCK, device % BLOCK, timeline.first[device]
+    gap_begin, gap_end = timeline.begin[at], timeline.end[at]
+    left, right = start > gap_begin, gap_end > finish
+    low, high = interval_of(table, gap_begin), interval_of(table, gap_end)
+    changed = 0
+    if left:
+        changed = interval_of(table, start) + 1
+    elif at > first:
+        changed = interval_of(table, timeline.end[at - 1]) + 1
+    begin = finish if right else timeline.begin[at + 1]
+    for k in range(changed, high + 1):
+        table.begin[block, k, i] = begin
+    before, after = interval_of(table, start), interval_of(table, finish)
+    for k in range(low, high + 1):
+        length = 0.0
+        if left and k <= before:
+            length = _length(gap_begin, start)
+        if right and k >= after:
+            length = max(length, _length(finish, gap_end))
+        table.longest[block, k, i] = length
+    _add_neighbours(timeline, table, device, at)
+
+
+@njit_inline
+def _add_neighbours(timeline: Timeline, table: GapStarts, device: int, at: int) -> None:
+    """Count gaps that share the first or the last interval of a gap."""
+    block, i, first = device // BLOCK, device % BLOCK, timeline.first[device]
+    low, high = interval_of(table, timeline.begin[at]), interval_of(table, timeline.end[at])
+    k = at - 1
+    while k >= first and interval_of(table, timeline.end[k]) == low:
+        length = _length(timeline.begin[k], timeline.end[k])
+        table.longest[block, low, i] = max(table.longest[block, low, i], length)
+        k -= 1
+    k, last = at + 1, first + timeline.gaps[device] - 1
+    while k < last and interval_of(table, timeline.begin[k]) == high:
+        length = _length(timeline.begin[k], timeline.end[k])
+        table.longest[block, high, i] = max(table.longest[block, high, i], length)
+        k += 1

@@ -119,9 +119,11 @@ class Timeline(NamedTuple):
     used: IntArray  # (1,) size of the memory in use
 
 
-@njit
-def idle_timeline(devices: int, executions: int) -> Timeline:
-    """Make the timeline of idle devices, with memory for a number of executions."""
+def new_timeline(devices: int, executions: int) -> Timeline:
+    """Make the timeline of idle devices, with memory for a number of executions.
+
+    Called from Python, it has numpy's large pages.
+    """
     # c executions leave at most c + 1 gaps. Places of 4, 8, 16, ... up to below 2 (c + 2) add up
     # to less than 4 (c + 2).
     size = 4 * (executions + 4 * devices)
@@ -133,6 +135,9 @@ def idle_timeline(devices: int, executions: int) -> Timeline:
     gaps, room = np.full(devices, 1), np.full(devices, INITIAL_GAPS)
     used = np.full(1, devices * INITIAL_GAPS)
     return Timeline(begin, end, first, gaps, room, np.zeros(devices), used)
+
+
+idle_timeline = njit(new_timeline)
 
 
 @njit
@@ -170,7 +175,12 @@ def earliest_start(
 @njit
 def occupy(timeline: Timeline, device: int, start: float, finish: float) -> None:
     """Take [start, finish] out of the gap that contains it; drop gaps of no length."""
-    at = _gap_of(timeline, device, start)
+    occupy_gap(timeline, device, gap_of(timeline, device, start), start, finish)
+
+
+@njit
+def occupy_gap(timeline: Timeline, device: int, at: int, start: float, finish: float) -> None:
+    """Take [start, finish] out of the gap `at`, which contains it."""
     gap_begin, gap_end = timeline.begin[at], timeline.end[at]
     left, right = start > gap_begin, gap_end > finish
     if left:
@@ -189,7 +199,7 @@ def occupy(timeline: Timeline, device: int, start: float, finish: float) -> None
 
 
 @njit
-def _gap_of(timeline: Timeline, device: int, start: float) -> int:
+def gap_of(timeline: Timeline, device: int, start: float) -> int:
     """Find the last gap that begins at `start` or before."""
     first = timeline.first[device]
     return last_begun(timeline.begin, first, first + timeline.gaps[device] - 1, start)
