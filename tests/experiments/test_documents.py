@@ -109,7 +109,7 @@ def test_one_command_writes_one_page(tmp_path, monkeypatch, capsys):
         Path(step.folder).mkdir(parents=True)
         text = json.dumps(RESULTS[step.name])
         (Path(step.folder) / "results.json").write_text(text, encoding="utf-8")
-        return {"seconds": 1.0}
+        return {"seconds": 1.0, "cpu_seconds": 2.0}
 
     monkeypatch.setattr(experiment, "run_document", play)
     monkeypatch.setattr(experiment, "PROCESSES", 1)
@@ -120,6 +120,7 @@ def test_one_command_writes_one_page(tmp_path, monkeypatch, capsys):
     assert len(results["verdicts"]) == len(verdicts(RESULTS))
     page = json.loads((tmp_path / "all" / "page.json").read_text(encoding="utf-8"))
     assert page["measured_with"] == "weft reproduce all --quick"
+    assert [row[1:] for row in page["tables"]["times"]["rows"]] == [[1.0, 2.0]] * len(JUDGES)
     assert "Verdicts on four documents" in (tmp_path / "all" / "report.html").read_text("utf-8")
     assert not (tmp_path / "all" / "progress.jsonl").exists()
 

@@ -265,7 +265,8 @@ def test_the_verb_writes_results_and_a_page(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(runs, "make_hybrid", small_hybrid)
     monkeypatch.setattr(runs, "make_dqn", small_agent)
     monkeypatch.setattr(runs, "PHYSICS", PHYSICS[-1:])
-    monkeypatch.setattr(runs, "QUICK_DRAWS", 1)
+    monkeypatch.setattr(runs, "MIXED_DRAWS", 1)
+    monkeypatch.setattr(runs, "SHIFTED_DRAWS", 1)
     monkeypatch.setattr(runs, "FRESH", range(101, 102))
     monkeypatch.setattr(runs, "PROBING", (0.015,))
     assert main(["reproduce", "shift", "--quick", "--out", str(tmp_path / "out"), "--json"]) == 0

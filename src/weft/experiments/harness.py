@@ -219,9 +219,10 @@ def finish(
     results: dict[str, Any],
     write_report: Callable[[Path, Any], object],
     checkpoint: Checkpoint,
+    tables: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Write results.json and report.html, delete the checkpoint, and return the results."""
-    write_results(folder, results)
+    """Write all files, page.json only with tables; delete the checkpoint; return the results."""
+    write_results(folder, results, tables)
     write_report(folder / "report.html", results)
     checkpoint.delete()
     return results

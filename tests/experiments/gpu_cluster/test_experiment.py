@@ -293,6 +293,14 @@ def test_everything_at_once(
     assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8")) == json.loads(
         json.dumps(results)
     )
+    page = json.loads((tmp_path / "page.json").read_text(encoding="utf-8"))
+    assert page["measured_with"] == "weft reproduce gpu-cluster --quick"
+    rows = page["tables"]["makespan"]["rows"]
+    assert {row[0] for row in rows} == {"0.1", "5"}
+    (anytime,) = (row for row in rows if row[:2] == ["5", "anytime"])
+    assert anytime[2] < 1.0  # a search with exact costs, over HEFT planned again
+    assert anytime[3] is None  # it takes no part while conditions change
+    assert len(page["tables"]["verdict"]["rows"]) == len(results["verdicts"])
     assert results["judged"] == "replan-switch"
     assert {row["part"] for row in results["verdicts"]} == {"document", "aim"}
     assert results["transfer"]["absent"] == ["tpch_spark"]

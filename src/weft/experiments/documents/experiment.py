@@ -7,7 +7,6 @@ two processes each and run one after the other. An interrupted run resumes.
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -21,6 +20,7 @@ from weft.experiments.harness import (
     Checkpoint,
     Keyed,
     Progress,
+    Stopwatch,
     describe_machine,
     fingerprint,
     page_table,
@@ -48,7 +48,7 @@ def reproduce(
 
     Every experiment also writes its own results and report, into a folder of its name.
     """
-    begin, folder = time.perf_counter(), Path(folder)
+    watch, folder = Stopwatch(), Path(folder)
     steps = [DocumentStep(name, str(folder / name), quick) for name in JUDGES]
     checkpoint = Checkpoint(folder / "progress.jsonl", fingerprint(steps, list(JUDGES)))
     alone = [step for step in steps if step.name in ALONE]
@@ -62,14 +62,24 @@ def reproduce(
         "quick": quick,
         "machine": describe_machine(),
         "experiments": [
-            {"experiment": step.name, "seconds": spent[step].get("seconds")} for step in steps
+            {
+                "experiment": step.name,
+                "seconds": spent[step].get("seconds"),
+                "cpu_seconds": spent[step].get("cpu_seconds"),
+            }
+            for step in steps
         ],
         "verdicts": rows,
-        "seconds": time.perf_counter() - begin,
+        **watch.spent(),
     }
     columns = dict.fromkeys(("document", "claim", "published", "measured", "verdict"))
     cells = [[row[key] for key in columns] for row in rows]
-    write_results(folder, results, {"verdicts": page_table(columns, cells)})
+    times = [list(row.values()) for row in results["experiments"]]
+    tables = {
+        "verdicts": page_table(columns, cells),
+        "times": page_table({"experiment": None, "seconds": 0, "processor seconds": 0}, times),
+    }
+    write_results(folder, results, tables)
     report.write(folder / "report.html", results)
     checkpoint.delete()
     return results
@@ -77,13 +87,13 @@ def reproduce(
 
 def run_document(step: DocumentStep) -> dict[str, Any]:
     """Run one experiment; return its time, or why it cannot run."""
-    begin, module = time.perf_counter(), step.name.replace("-", "_")
+    watch, module = Stopwatch(), step.name.replace("-", "_")
     try:
         experiment = import_module(f"weft.experiments.{module}.experiment")
         experiment.reproduce(step.folder, quick=step.quick)
     except MissingExtra as error:
         return {"error": str(error)}
-    return {"seconds": time.perf_counter() - begin}
+    return watch.spent()
 
 
 def _read(step: DocumentStep, spent: dict[str, Any]) -> dict[str, Any]:

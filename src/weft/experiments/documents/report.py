@@ -28,6 +28,10 @@ def write(path: Path, results: Mapping[str, Any]) -> Path:
         own = [row for row in rows if row["document"] == title]
         link = f"Details: {name}/report.html"
         sections.append(Section(title, [Table(own, COLUMNS), Text(link)]))
-    times: Columns = ["experiment", Column("seconds", unit="s", places=0)]
+    times: Columns = [
+        "experiment",
+        Column("seconds", unit="s", places=0),
+        Column("cpu_seconds", "processor time", unit="s", places=0),
+    ]
     sections.append(Section("Time", [Table(results["experiments"], times)]))
     return write_experiment_page("all", path, results, sections)

@@ -9,6 +9,7 @@ statistics    means, paired tests, rankings
 verdict       claims and aims, confirmed or not
 figures       figures of the page
 report        the page
+page          tables of the documentation
 """
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "experiment",
     "figures",
     "measurements",
+    "page",
     "report",
     "runs",
     "statistics",

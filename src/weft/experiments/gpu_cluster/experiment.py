@@ -7,7 +7,6 @@ contenders run on the same draws in the same simulator; data moves as soon as it
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from weft.experiments.gpu_cluster.measurements import (
     training_rows,
     weighted_policies,
 )
+from weft.experiments.gpu_cluster.page import page_tables
 from weft.experiments.gpu_cluster.runs import (
     FIRST_SEED,
     FULL,
@@ -41,7 +41,7 @@ from weft.experiments.gpu_cluster.statistics import (
 )
 from weft.experiments.gpu_cluster.transfer import transfer
 from weft.experiments.gpu_cluster.verdict import JUDGED, verdicts
-from weft.experiments.harness import Checkpoint, Progress, describe_machine, finish
+from weft.experiments.harness import Checkpoint, Progress, Stopwatch, describe_machine, finish
 from weft.generators import heterogeneous_gpus
 from weft.learn.workflow.env import decisions_per_second
 from weft.report.tables import Columns, table_text
@@ -60,7 +60,7 @@ def reproduce(
     An interrupted experiment resumes from `progress.jsonl` in the folder, unless the program has
     changed since.
     """
-    begin = time.perf_counter()
+    watch = Stopwatch()
     plan = plan or (QUICK if quick else FULL)
     folder, who = Path(folder), entrants(names)
     own = [c.name for c in who]
@@ -76,10 +76,10 @@ def reproduce(
         against: trade_off(policies, against=against, plan=plan)
         for against, policies in weighted_policies().items()
     }
-    results["seconds"] = time.perf_counter() - begin
+    results |= watch.spent()
     results["judged"] = JUDGED
     results["verdicts"] = verdicts(results)
-    return finish(folder, results, report.write, checkpoint)
+    return finish(folder, results, report.write, checkpoint, page_tables(results))
 
 
 def table(results: dict[str, Any]) -> str:
