@@ -1,5 +1,7 @@
-"""Doctests of modules for packages that are not installed are left out."""
+"""Doctests of decorated functions; none of modules for packages that are not installed."""
 
+import doctest
+import inspect
 from importlib.util import find_spec
 
 NEEDS = {"ray_serve": ("ray", "grpc", "fastapi"), "litellm_strategy": ("litellm",)}
@@ -10,3 +12,14 @@ collect_ignore = [
 ]
 if find_spec("airflow") is None:
     collect_ignore.append("airflow_plugin_weft")
+
+_from_module = doctest.DocTestFinder._from_module  # noqa: SLF001
+
+
+def _is_of_module(finder: doctest.DocTestFinder, module: object, found: object) -> bool:
+    """Look behind decorators: doctest takes a wrapped function for one of another module."""
+    plain = inspect.unwrap(found) if callable(found) else found
+    return bool(_from_module(finder, module, plain))
+
+
+doctest.DocTestFinder._from_module = _is_of_module  # noqa: SLF001

@@ -18,7 +18,9 @@ TESTS = Path(__file__).parent
 
 LAYERS = (
     ("errors",),
-    ("display", "gymnasium_import", "registry", "rng"),
+    ("display", "gymnasium_import", "registry"),
+    ("arguments",),
+    ("rng", "typed"),
     ("model",),
     ("formats", "generators"),
     ("sim",),

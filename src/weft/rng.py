@@ -6,6 +6,8 @@ import zlib
 
 import numpy as np
 
+from weft.arguments import valid_seed
+
 
 def generator(seed: int, *names: str | int) -> np.random.Generator:
     """Return the generator of a named stream of a seed.
@@ -18,4 +20,4 @@ def generator(seed: int, *names: str | int) -> np.random.Generator:
     False
     """
     key = [zlib.crc32(str(name).encode()) for name in names]
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, *key])))
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([valid_seed(seed), *key])))

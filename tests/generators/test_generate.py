@@ -519,7 +519,7 @@ class TestTable:
             ),
             (
                 lambda: generate("layered", tasks="many"),
-                "tasks is many; it must be a whole number, 1 or more",
+                "tasks is 'many'; it must be a whole number, 1 or more",
             ),
             (
                 lambda: generate("layered", density=1.5),
@@ -532,7 +532,7 @@ class TestTable:
             ),
             (
                 lambda: generate("layered", sigma="0.5"),
-                "sigma is 0.5; it must be a number 0 or more",
+                "sigma is '0.5'; it must be a number 0 or more",
             ),
             (
                 lambda: generate("layered", seed=-1),

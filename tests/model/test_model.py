@@ -147,7 +147,7 @@ def flow(n: int, edges: list[tuple[int, int]], **options: object) -> Workflow:
         (lambda: Scenario.draw(Workload.of(one()), noise=-1.0), "noise is -1.0"),
         (
             lambda: Scenario.draw(Workload.of(one()), cancellations=2.0),
-            "cancellations is 2.0; it must be a share between 0 and 1",
+            "cancellations is 2.0; it must be a number 0 or more, at most 1",
         ),
         (
             lambda: Schedule.of(device=[0], start=[0.0], finish=[np.inf]),

@@ -18,6 +18,7 @@ from weft.formats.table import FORMATS, NOUNS, File, Format
 from weft.formats.traces.recording import Recording
 from weft.model import Cluster, Problem, Schedule, Trace, Workflow, Workload
 from weft.registry import Entry, closest
+from weft.typed import typed
 
 PathLike = str | os.PathLike[str]
 T = TypeVar("T")
@@ -27,6 +28,7 @@ class ReferenceSpeed(UserWarning):
     """Recorded seconds are divided by the speeds of a cluster without a device of speed 1."""
 
 
+@typed
 def load(
     path: PathLike, cluster: PathLike | Cluster | None = None, *, tile_bytes: float = 0.0
 ) -> Problem:
@@ -73,6 +75,7 @@ def load_workflow(path: PathLike, *, tile_bytes: float = 0.0) -> Workflow:
         return _workflow(_read(path, tile_bytes))
 
 
+@typed
 def load_cluster(path: PathLike) -> Cluster:
     """Load a cluster (TOML, or weft JSON or NPZ), or the cluster of a problem or workload."""
     with naming(os.fspath(path)):
@@ -86,6 +89,7 @@ def load_cluster(path: PathLike) -> Cluster:
         return found.cluster if isinstance(found, (Problem, Workload)) else _expect(found, Cluster)
 
 
+@typed
 def load_recording(path: PathLike) -> Recording:
     """Load what another engine measured: Nextflow, Snakemake, Slurm, Dask, Chrome or OTLP traces.
 
@@ -98,6 +102,7 @@ def load_recording(path: PathLike) -> Recording:
         return found
 
 
+@typed
 def load_workload(path: PathLike) -> Workload:
     """Load a workload; a problem is a workload of one job at time 0."""
     with naming(os.fspath(path)):

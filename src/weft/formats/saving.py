@@ -14,8 +14,10 @@ from weft.formats.parsing.source import naming, suffix_of, write_bytes
 from weft.formats.table import FORMATS, Savable
 from weft.model import Problem, Schedule, Trace
 from weft.model.schedule import Planned
+from weft.typed import typed
 
 
+@typed
 def save(thing: Savable | Planned, path: PathLike, *, problem: Problem | None = None) -> None:
     """Save an object; equal objects give equal bytes, and loading returns the same object.
 

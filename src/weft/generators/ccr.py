@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.arguments import number
 from weft.errors import InvalidInput
-from weft.generators.arguments import number
 from weft.model import Cluster, Problem, Workflow
 
 REFERENCE_BANDWIDTH = 1e9

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.generators.arguments import number, whole
+from weft.arguments import number, whole
 from weft.generators.generators import extends, register_generator
 from weft.generators.layered import layered
 from weft.model import Choices, Cluster, Device, Problem, Workflow, WorkflowBuilder

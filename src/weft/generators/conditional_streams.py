@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from weft.generators.arguments import number, whole
+from weft.arguments import number, whole
 from weft.generators.conditional import conditional
 from weft.model import Cluster, Problem, Workflow
 from weft.model.columns import FloatArray, frozen

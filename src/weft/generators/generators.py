@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
+from weft.arguments import whole
 from weft.errors import InvalidInput
-from weft.generators.arguments import whole
 from weft.generators.ccr import scale_ccr
 from weft.generators.machines.clusters import gpu_cluster
 from weft.generators.sketch import Sketch
 from weft.model import Cluster, Problem, Workflow
 from weft.registry import Entry, Registry, reject_unknown
+from weft.typed import typed
 
 GENERATORS: Registry[Workflow] = Registry("generator", listing="weft list generators")
 
@@ -105,6 +106,7 @@ def generator_options(name: str) -> dict[str, Any]:
     return {**own, **{key: None for key in ("ccr", "tasks") if key not in own}}
 
 
+@typed
 def generate(name: str, *, seed: int = 0, **options: Any) -> Workflow:
     """Make a workflow by name.
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.generators.arguments import number, one_of, whole
+from weft.arguments import number, one_of, whole
 from weft.generators.ccr import scale_ccr
 from weft.generators.generators import generate
 from weft.generators.layered import layered

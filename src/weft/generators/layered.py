@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from weft.generators.arguments import number, whole
+from weft.arguments import number, whole
 from weft.generators.ccr import REFERENCE_BANDWIDTH
 from weft.generators.generators import register_generator
 from weft.generators.sketch import lognormal

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable
 from functools import wraps
 
-from weft.generators.arguments import whole
+from weft.arguments import whole
 from weft.generators.generators import register_generator
 from weft.generators.sketch import Sketch
 from weft.model import Workflow

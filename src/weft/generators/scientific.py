@@ -12,7 +12,7 @@ import math
 from functools import partial
 from typing import NamedTuple
 
-from weft.generators.arguments import whole
+from weft.arguments import whole
 from weft.generators.generators import register_sketch
 from weft.generators.sketch import Sketch
 from weft.model import Workflow

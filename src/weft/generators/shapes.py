@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.generators.arguments import number, whole
+from weft.arguments import number, whole
 from weft.generators.generators import register_sketch, tree_size
 from weft.generators.sketch import Sketch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.generators.arguments import number
+from weft.arguments import number
 from weft.model import Workflow
 from weft.model.columns import FloatArray
 from weft.rng import generator

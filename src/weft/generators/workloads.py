@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from weft.arguments import number, one_of, whole
 from weft.errors import InvalidInput
-from weft.generators.arguments import number, one_of, whole
 from weft.generators.ccr import scale_ccr
 from weft.generators.generators import generator_options
 from weft.generators.layered import layered

@@ -29,10 +29,12 @@ from weft.model.schedule import Planned, Schedule
 from weft.model.trace import Trace
 from weft.model.variants import resolve, variants_by_task
 from weft.model.workload import Workload
+from weft.typed import typed
 
 __all__ = ["Violation", "check"]
 
 
+@typed
 def check(target: Problem | Workload, result: Schedule | Trace | Planned) -> list[Violation]:
     """Return the violations; an empty list means valid.
 

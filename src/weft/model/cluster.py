@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from weft.arguments import whole
 from weft.errors import InvalidInput
 from weft.model.columns import FloatArray, IntArray, assign, floats, frozen, integers
 from weft.model.machines.device import LARGEST_CURVE, Device, Links, curves_of
@@ -16,8 +17,13 @@ from weft.model.machines.setup import ANY_KIND, checked_setup, setup_columns, se
 from weft.model.network.topology import Routes, Topology
 from weft.model.validation import refuse, refuse_negative, refuse_not_positive, unique_names
 from weft.registry import closest
+from weft.typed import typed, typed_class
+
+MOST_CORES = 10_000
+"""The most cores of one host: each is a device."""
 
 
+@typed_class
 @dataclass(frozen=True, eq=False)
 class Cluster:
     """Devices in columns and the (p, p) links between them, frozen and validated once.
@@ -176,6 +182,7 @@ class Cluster:
         )
 
     @classmethod
+    @typed
     def host(
         cls, *, cores: int, memory: float | None = None, name: str = "host", **others: float
     ) -> Cluster:
@@ -189,8 +196,7 @@ class Cluster:
         >>> machine.p, {k: float(v[0]) for k, v in machine.capacity.items()}
         (4, {'cores': 4.0, 'memory': 8000000000.0, 'licence': 1.0})
         """
-        if not isinstance(cores, int) or cores < 1:
-            raise InvalidInput(f"cores of '{name}' is {cores!r}; it must be a whole number above 0")
+        cores = whole(cores, f"cores of '{name}'", most=MOST_CORES)
         amounts = {"cores": float(cores), "memory": np.inf if memory is None else memory, **others}
         return cls.of(
             [Device(f"{name}/{i}", kind="cpu", node=name) for i in range(cores)],

@@ -29,7 +29,7 @@ def assign(target: object, **columns: object) -> None:
 
 def floats(values: ArrayLike, what: str, *, shape: tuple[int, ...]) -> FloatArray:
     """Return a contiguous float64 column of the given shape; a scalar fills it."""
-    array = _as(values, np.float64, what)
+    array = as_floats(values, what)
     if array.ndim == 0:
         array = np.full(shape, float(array))
     if array.shape != shape:
@@ -41,7 +41,7 @@ def integers(values: ArrayLike, what: str, *, shape: tuple[int, ...]) -> IntArra
     """Return a contiguous int64 column; a scalar fills it, a fraction is refused."""
     array = np.asarray(values)
     if array.dtype != np.int64:
-        as_float = _as(values, np.float64, what)
+        as_float = as_floats(values, what)
         whole = (np.abs(as_float) < 2.0**63) & (as_float == np.floor(as_float))
         if not whole.all():
             raise InvalidInput(
@@ -67,8 +67,9 @@ def _own(array: NDArray[Any], given: ArrayLike) -> NDArray[Any]:
     return frozen(column)
 
 
-def _as(values: ArrayLike, dtype: type[np.float64], what: str) -> FloatArray:
+def as_floats(values: ArrayLike, what: str) -> FloatArray:
+    """Return an array of float64, of any shape; what holds no numbers is refused."""
     try:
-        return np.asarray(values, dtype=dtype)
-    except (TypeError, ValueError) as error:
+        return np.asarray(values, dtype=np.float64)
+    except (OverflowError, TypeError, ValueError) as error:
         raise InvalidInput(f"{what} must hold numbers: {error}") from None

@@ -25,6 +25,7 @@ from weft.model.columns import FloatArray, IntArray, floats, frozen
 from weft.model.costs import ROUNDING, amounts_of, costs_of, needs_of, refuse_times
 from weft.model.validation import refuse
 from weft.model.workflow import Workflow
+from weft.typed import typed
 
 
 class ProblemArrays(NamedTuple):
@@ -97,12 +98,14 @@ class Problem(Displayed):
             )
 
     @classmethod
+    @typed
     def bind(cls, workflow: Workflow, cluster: Cluster) -> Problem:
         """Bind a workflow to a cluster; raises `InvalidInput` when a task fits no device."""
         work, row, pace = costs_of(workflow, cluster)
         return cls(workflow, cluster, frozen(work), frozen(row), frozen(np.ascontiguousarray(pace)))
 
     @classmethod
+    @typed
     def from_arrays(
         cls,
         durations: ArrayLike | None = None,

@@ -10,13 +10,15 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import ArrayLike
 
+from weft.arguments import number
 from weft.errors import InvalidInput
-from weft.model.columns import BoolArray, FloatArray, IntArray, floats, integers
+from weft.model.columns import BoolArray, FloatArray, IntArray, as_floats, floats, integers
 from weft.model.problem import Problem
 from weft.model.validation import refuse, refuse_negative, refuse_not_positive
 from weft.model.workflow import ALWAYS
 from weft.model.workload import Workload
 from weft.rng import generator
+from weft.typed import typed
 
 MOST_SPELLS = 200_000
 """Slowdowns and failures that are drawn for one future, over all devices."""
@@ -46,6 +48,7 @@ class Scenario:
     cancel: FloatArray
 
     @classmethod
+    @typed
     def of(
         cls,
         workload: Workload,
@@ -61,7 +64,7 @@ class Scenario:
         `changes` holds rows of (time, device, pace).
         """
         choices = int(workload.first_choice[-1])
-        rows = np.asarray(changes, float)
+        rows = as_floats(changes, "changes")
         if rows.size % 3 or (rows.size and rows.shape[-1] != 3):
             raise InvalidInput(
                 f"changes must be rows of (time, device, pace); got shape {rows.shape}"
@@ -84,6 +87,7 @@ class Scenario:
         return scenario
 
     @classmethod
+    @typed
     def draw(
         cls,
         workload: Workload,
@@ -120,12 +124,10 @@ class Scenario:
             ("slowdowns", slowdowns),
             ("failures", failures),
         ):
-            if not 0 <= value < np.inf:
-                raise InvalidInput(f"{name} is {value}; it must be a finite number, zero or more")
-        if not 0 <= cancellations <= 1:
-            raise InvalidInput(
-                f"cancellations is {cancellations}; it must be a share between 0 and 1"
-            )
+            number(value, name)
+        number(cancellations, "cancellations", high=1.0)
+        if horizon is not None:
+            number(horizon, "horizon")
         if (slowdowns + failures) * workload.cluster.p > MOST_SPELLS:
             raise InvalidInput(
                 f"slowdowns is {slowdowns:g} and failures is {failures:g}, each per device, with "

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from weft.display import Displayed
 from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, FloatArray, IntArray, floats, frozen, integers
+from weft.typed import typed
 
 if TYPE_CHECKING:
     from weft.model.problem import Problem
@@ -34,6 +35,7 @@ class Schedule(Displayed):
     copy: BoolArray
 
     @classmethod
+    @typed
     def of(
         cls,
         *,
@@ -45,12 +47,15 @@ class Schedule(Displayed):
     ) -> Schedule:
         """Gather columns; without `task`, row i is task i."""
         rows = int(np.size(device))
+        flags = np.asarray(copy, bool)
+        if flags.shape not in ((), (rows,)):
+            raise InvalidInput(f"copy has shape {flags.shape}, expected {(rows,)}")
         columns = {
             "task": integers(np.arange(rows) if task is None else task, "task", shape=(rows,)),
             "device": integers(device, "device", shape=(rows,)),
             "start": floats(start, "start", shape=(rows,)),
             "finish": floats(finish, "finish", shape=(rows,)),
-            "copy": np.broadcast_to(np.asarray(copy, bool), (rows,)),
+            "copy": np.broadcast_to(flags, (rows,)),
         }
         bad = ~(np.isfinite(columns["start"]) & np.isfinite(columns["finish"]))
         if bad.any():

@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput
 from weft.model.cluster import Cluster
-from weft.model.columns import FloatArray, IntArray, assign, floats, frozen, integers
+from weft.model.columns import FloatArray, IntArray, as_floats, assign, floats, frozen, integers
 from weft.model.problem import Problem
 from weft.model.validation import refuse, refuse_negative
+from weft.typed import typed
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,7 @@ class Workload:
     name: str = "workload"
 
     @classmethod
+    @typed
     def of(
         cls,
         problems: Problem | Sequence[Problem],
@@ -70,11 +72,7 @@ class Workload:
         if template is None:
             template = np.arange(jobs) if len(problems) > 1 else np.zeros(jobs, np.int64)
         if np.size(arrival) == 1:
-            arrival = (
-                float(np.reshape(np.asarray(arrival, float), ()))
-                if np.ndim(arrival) == 0
-                else float(np.asarray(arrival, float)[0])
-            )
+            arrival = float(as_floats(arrival, "arrival").flat[0])
         columns = {
             "template": integers(template, "template", shape=(jobs,)),
             "arrival": floats(arrival, "arrival", shape=(jobs,)),

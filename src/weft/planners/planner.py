@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Literal, Protocol
 
+from weft.arguments import described, positive, valid_seed
 from weft.display import Displayed
 from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model import Problem, Schedule
@@ -177,13 +178,16 @@ def plan(
             f"plan takes a Problem, not a {type(problem).__name__}; make one with Problem.bind, "
             "Problem.from_arrays, Problem.from_table, Workflow.from_networkx or weft.load"
         )
-    if seconds is not None and not seconds > 0:
-        raise InvalidInput(f"seconds is {seconds}; it must be above zero")
+    seconds, seed = positive(seconds, "seconds"), valid_seed(seed)
     if isinstance(planner, str):
         if options:  # looking up the options takes longer than a small plan
             _check_options(planner, options)
         chosen = PLANNERS.create(planner, **options)
     else:
+        if not callable(getattr(planner, "solve", None)):
+            raise InvalidInput(
+                f"planner is {described(planner)}; give a name (weft.list_planners()) or a Planner"
+            )
         reject_unknown(options, (), f"planner object '{planner.name}'")
         chosen = planner
     if problem.workflow.variants:

@@ -30,6 +30,7 @@ from weft.planners.planner import PLANNERS, Plan
 from weft.planners.search.warm_start import order_by_start
 from weft.registry import closest
 from weft.sim.kernel.jit import njit, njit_inline
+from weft.typed import typed
 
 PATIENCE = 1e-4
 """Share of the makespan by which a task may be later than all before it and keep its device."""
@@ -88,6 +89,7 @@ def prepare(plan: Plan) -> None:
         _TABLES[plan] = PlanTables._make((order, *parts, busy, link))
 
 
+@typed
 def replan(
     plan: Plan, *, lost: str | Sequence[str] = (), longer: Mapping[str | int, float] | None = None
 ) -> Plan:

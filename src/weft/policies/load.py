@@ -13,8 +13,10 @@ from weft.model.conditional_stream import ConditionalStream
 from weft.policies.policy import POLICIES, read_policy
 from weft.registry import Entry
 from weft.sim.view import Policy
+from weft.typed import typed
 
 
+@typed
 def load_policy(policy: str | os.PathLike[str] | Policy) -> Policy:
     """Load a policy by its name in `weft.list_policies()`, or from a file that `weft train` wrote.
 
@@ -33,7 +35,7 @@ def load_policy(policy: str | os.PathLike[str] | Policy) -> Policy:
             "it must be a name, a path, or have begin and decide"
         )
     name = os.fspath(policy)
-    if name in POLICIES:
+    if name in POLICIES or not name:
         return POLICIES.create(name)
     looks_like_path = Path(name).parent != Path() or name.endswith((".json", ".safetensors"))
     if looks_like_path or is_there(card_path(name)):

@@ -19,6 +19,7 @@ from weft.policies.load import load_policy
 from weft.policies.rules import RulePolicy
 from weft.sim.rule import Rule
 from weft.sim.simulate import simulate as simulate_workload
+from weft.typed import typed
 
 Arrivals = Iterable[tuple[float, int]]
 """(arrival in seconds, template) of each job, sorted by arrival."""
@@ -57,6 +58,7 @@ class StreamSummary:
         self.busy = busy + (self.busy if len(self.busy) else 0.0)
 
 
+@typed
 def simulate_stream(
     problems: Problem | Sequence[Problem],
     arrivals: Arrivals,

@@ -33,6 +33,7 @@ from weft.policies.two_stage.decision import DeviceFeatures, TaskFeatures
 from weft.policies.two_stage.dqn import TwoStageDqn
 from weft.policies.two_stage.q_network import QNetwork
 from weft.sim.view import Policy
+from weft.typed import typed
 
 Array = NDArray[Any]
 
@@ -47,6 +48,7 @@ class OnnxPart(NamedTuple):
     shape: tuple[int, ...]
 
 
+@typed
 def export_onnx(policy: str | PathLike[str] | Policy, path: str | PathLike[str]) -> Path:
     """Write the networks of a policy (name, path or object) to an ONNX file; return its path.
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import TypeAlias
 
+from weft.arguments import described, valid_seed
 from weft.errors import InvalidInput
 from weft.model import Problem, Scenario, Schedule, Trace, Workload
 from weft.model.schedule import Planned
@@ -14,11 +15,13 @@ from weft.policies.rules import RulePolicy
 from weft.sim import simulate as simulator
 from weft.sim.rule import Rule
 from weft.sim.view import Policy
+from weft.typed import typed
 
 Decides: TypeAlias = str | PathLike[str] | Policy | Rule | Planned | Schedule | Sequence[Schedule]
 """Types that can decide in a simulation."""
 
 
+@typed
 def simulate(
     workload: Workload | Problem,
     policy: Decides = "fifo",
@@ -50,6 +53,9 @@ def simulate(
     (3.0, 3.0, 0.667)
     """
     work = Workload.of(workload) if isinstance(workload, Problem) else workload
+    if not isinstance(work, Workload):
+        raise InvalidInput(f"workload is {described(work)}; give a Problem or a Workload")
+    seed = valid_seed(seed)
     drawn = {
         "noise": noise,
         "bias": bias,
@@ -60,6 +66,8 @@ def simulate(
     if scenario is not None and any(drawn.values()):
         raise InvalidInput("give either a scenario or the options to draw one, not both")
     if scenario is not None:
+        if not isinstance(scenario, Scenario):
+            raise InvalidInput(f"scenario is {described(scenario)}; give a Scenario")
         scenario.refuse_other_workload(work)
     future = scenario or Scenario.draw(work, seed=seed, **drawn)
     decider = _decider(policy, work)
@@ -68,7 +76,9 @@ def simulate(
 
 def _decider(policy: object, workload: Workload) -> Policy | Rule | Schedule | Sequence[Schedule]:
     """Return a rule, a schedule to replay, or a policy, for the simulator."""
-    if isinstance(policy, Rule | Schedule | list | tuple):
+    if isinstance(policy, Rule | Schedule):
+        return policy
+    if isinstance(policy, list | tuple) and all(isinstance(s, Schedule) for s in policy):
         return policy
     if isinstance(policy, Planned):
         return policy.schedule

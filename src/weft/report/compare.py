@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.arguments import positive, valid_seed, whole
 from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model import Problem, Scenario, Trace, Workload
 from weft.model.columns import FloatArray
@@ -21,6 +22,7 @@ from weft.registry import closest, reject_unknown
 from weft.report.causes.crown import standings
 from weft.report.comparison import OBJECTIVES, Comparison, Row
 from weft.runtime.deciders.contender import load_contender
+from weft.typed import typed
 
 Contender = Any
 """The name of a planner or policy, a planner, or whatever `simulate` takes as a policy."""
@@ -35,6 +37,7 @@ SAMPLED_ROWS = 20_000
 UNCERTAINTY = ("noise", "bias", "slowdowns", "failures", "cancellations")
 
 
+@typed
 def compare(
     problems: Problem | Workload | Sequence[Problem | Workload],
     contenders: Contender | Sequence[Contender],
@@ -65,8 +68,11 @@ def compare(
     >>> [(row.contender, row.makespan) for row in compare(problem, ["heft", "round-robin"]).rows]
     [('heft', 5.0), ('round-robin', 8.0)]
     """
-    if scenarios < 1:
-        raise InvalidInput(f"scenarios is {scenarios}; it must be 1 or more")
+    scenarios, seed, seconds = (
+        whole(scenarios, "scenarios", most=10**6),
+        valid_seed(seed),
+        positive(seconds, "seconds"),
+    )
     reject_unknown(uncertainty, UNCERTAINTY, "compare")
     if objective not in OBJECTIVES:
         raise UnknownName(f"unknown objective '{objective}'{closest(objective, OBJECTIVES)}")

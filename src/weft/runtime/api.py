@@ -21,11 +21,13 @@ from weft.runtime.execution import RunSettings, RunTrace, WorkflowRun
 from weft.runtime.inputs.functions import Functions, application_of
 from weft.runtime.inputs.variants import VariantLimits, choose_variants
 from weft.runtime.options import RunOptions
+from weft.typed import typed
 
 if TYPE_CHECKING:
     from weft.runtime.web.live.board import LiveBoard
 
 
+@typed
 def run(
     what: Any,
     *,

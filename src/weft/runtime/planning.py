@@ -11,6 +11,7 @@ from weft.model.builder import plain_number
 from weft.planners.planner import Plan, Planner
 from weft.planners.planner import plan as plan_problem
 from weft.registry import closest
+from weft.typed import typed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +23,7 @@ COSTS = frozenset({"work", "seconds", "durations"})
 """Attributes of the nodes of a networkx graph that say how long a task takes."""
 
 
+@typed
 def plan(
     problem: Any,
     planner: str | Planner = "heft",

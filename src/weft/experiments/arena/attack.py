@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.arguments import described, whole
 from weft.errors import InvalidInput
 from weft.model import Problem
 from weft.model.columns import FloatArray
@@ -22,6 +23,7 @@ from weft.planners.planner import plan
 from weft.policies import simulate
 from weft.rng import generator
 from weft.runtime.deciders.contender import load_contender
+from weft.typed import typed
 
 LEAST, MOST = 0.1, 10.0
 """Limits of work, bytes, speeds and bandwidths."""
@@ -99,6 +101,11 @@ class Attack:
         ]
 
 
+LARGEST = 1000
+"""The most tasks and devices of a problem: attacks look for small ones."""
+
+
+@typed
 def attack(
     contender: Any,
     against: Any,
@@ -127,12 +134,13 @@ def attack(
     >>> found.worst.ratio > 2
     True
     """
-    for what, value, least in (("tasks", tasks, 2), ("devices", devices, 1), ("runs", runs, 1)):
-        if value < least:
-            raise InvalidInput(f"{what} is {value}; it must be {least} or more")
-    if steps < 1:
-        raise InvalidInput(f"steps is {steps}; it must be 1 or more")
+    tasks = whole(tasks, "tasks", least=2, most=LARGEST)
+    devices = whole(devices, "devices", most=LARGEST)
+    runs, steps = whole(runs, "runs", most=10**9), whole(steps, "steps", most=10**9)
     sides = [load_contender(contender), load_contender(against)]
+    for side in sides:
+        if not hasattr(side, "name"):
+            raise InvalidInput(f"{described(side)} is neither a planner nor a policy")
     names = [side.name for side in sides]
 
     def judge(candidate: Candidate, name: str) -> Victim:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.generators.arguments import one_of
+from weft.arguments import one_of
 from weft.generators.ccr import scale_ccr
 from weft.generators.generators import generate
 from weft.generators.instances import Condition, Instance, fit_workflow, instance_of

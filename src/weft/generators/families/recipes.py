@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.generators.arguments import whole
+from weft.arguments import whole
 from weft.generators.generators import register_generator
 from weft.generators.sketch import Sketch
 from weft.model import Workflow

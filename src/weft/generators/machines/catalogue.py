@@ -10,8 +10,8 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from weft.arguments import one_of
 from weft.errors import InvalidInput, UnknownName
-from weft.generators.arguments import one_of
 from weft.registry import closest
 
 PRECISIONS = ("fp64", "fp32", "fp16")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weft.arguments import number, whole
 from weft.errors import InvalidInput
-from weft.generators.arguments import number, whole
 from weft.generators.machines.catalogue import (
     DeviceModel,
     LinkModel,
@@ -18,6 +18,7 @@ from weft.generators.machines.catalogue import (
 from weft.generators.machines.costs import related_speeds
 from weft.model import Cluster
 from weft.rng import generator
+from weft.typed import typed
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ DIGITS = 10
 """Longest count that is read in full; a longer one is too large in any case."""
 
 
+@typed
 def gpu_cluster(
     text: str,
     *,

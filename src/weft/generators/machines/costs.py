@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from weft.generators.arguments import number, one_of, whole
+from weft.arguments import number, one_of, whole
 from weft.model import Cluster, Problem, Workflow
 from weft.model.columns import FloatArray
 from weft.rng import generator

@@ -17,7 +17,7 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.learn.durations.spread import GUESS, Spread
 from weft.model import Problem, Trace
-from weft.model.columns import FloatArray, IntArray
+from weft.model.columns import FloatArray, IntArray, as_floats
 from weft.model.explain.words import seconds_text
 from weft.model.problem import ProblemArrays
 from weft.planners import Plan
@@ -143,7 +143,7 @@ def forecast_end(
     samples = max(20, min(samples, CELLS // max(len(state.task), 1)))
     seconds = _draw(problem, state, spread, samples, seed)
     rest = np.maximum(run_ends(problem, state, seconds) - state.now, 1e-12)
-    return _banded(state.now, np.log(rest), spread, np.sort(np.asarray(scores, float)))
+    return _banded(state.now, np.log(rest), spread, np.sort(as_floats(scores, "scores")))
 
 
 def run_ends(problem: Problem, state: RunState, seconds: FloatArray) -> FloatArray:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from weft.model.explain.chain import PARTS
 from weft.model.explain.explanation import Explanation
 from weft.model.explain.words import seconds_text
+from weft.typed import typed
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class ExplanationDifference:
         return self.sentence
 
 
+@typed
 def compare_explanations(one: Explanation, other: Explanation) -> ExplanationDifference:
     """Say how much longer `other` takes than `one`, and which part or transfer it is.
 

@@ -41,6 +41,7 @@ from weft.model.problem import Problem
 from weft.model.schedule import Planned, Schedule
 from weft.model.trace import Trace
 from weft.registry import closest
+from weft.typed import typed
 
 
 @dataclass(frozen=True)
@@ -337,6 +338,7 @@ class Explanation:
         }
 
 
+@typed
 def explain(result: Planned | Schedule | Trace, problem: Problem | None = None) -> Explanation:
     """Explain a plan or trace: the cause of each start, the critical chain, slack, idle times.
 

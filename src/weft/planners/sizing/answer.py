@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.arguments import positive
 from weft.errors import InvalidInput
 from weft.model import Cluster, Problem, Workflow
 from weft.model.check import check
@@ -15,6 +16,7 @@ from weft.model.explain.words import seconds_text
 from weft.planners.planner import Planner
 from weft.planners.sizing.offers import offers_of
 from weft.planners.sizing.search import Counts, Rental, Search
+from weft.typed import typed
 
 ENUMERATED = 4096
 """Most clusters of a catalogue that are all examined; beyond, the search is local."""
@@ -101,6 +103,7 @@ class Sizing:
         return f"Local search among {self.clusters:,} clusters: {counts}."
 
 
+@typed
 def size(
     what: Problem | Workflow,
     catalogue: Cluster | None = None,
@@ -140,7 +143,7 @@ def size(
     1 gpu
     """
     problem = _bound_problem(what, catalogue)
-    limit = _positive("deadline", deadline), _positive("budget", budget)
+    limit = positive(deadline, "deadline") or np.inf, positive(budget, "budget") or np.inf
     offers = offers_of(problem, whole_nodes=whole_nodes)
     search = Search(problem, offers, planner, seconds, seed)
     complete = search.clusters <= most
@@ -176,12 +179,6 @@ def _bound_problem(what: Problem | Workflow, catalogue: Cluster | None) -> Probl
             "give price = (money per hour) to its devices or nodes"
         )
     return problem
-
-
-def _positive(name: str, value: float | None) -> float:
-    if value is not None and not value > 0:
-        raise InvalidInput(f"{name} is {value}; it must be above zero")
-    return np.inf if value is None else float(value)
 
 
 def _best(front: tuple[Rental, ...], deadline: float, budget: float) -> Rental | None:

@@ -9,6 +9,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from weft.arguments import described
 from weft.errors import InvalidInput
 from weft.model import Problem, Scenario, Schedule, Workload
 from weft.model.check import check
@@ -17,6 +18,7 @@ from weft.planners.planner import Plan, Planner, plan
 from weft.planners.whatif.changes import Change
 from weft.planners.whatif.text import parse_change
 from weft.sim.simulate import simulate
+from weft.typed import typed
 
 _CHECKED: WeakSet[Plan] = WeakSet()
 """Plans that the oracle accepted."""
@@ -92,6 +94,7 @@ class WhatIf:
         return f"; the rent is {after:.4g} instead of {before:.4g}"
 
 
+@typed
 def whatif(
     problem: Problem,
     changes: Change | str | Sequence[Change | str],
@@ -150,6 +153,12 @@ def read_changes(changes: Change | str | Sequence[Change | str]) -> tuple[Change
     listed: Sequence[Any] = changes if several else [changes]  # type: ignore[assignment]
     if not listed:
         raise InvalidInput("what if what? give at least one change, such as 'add 1xA100'")
+    for change in listed:
+        if not isinstance(change, str) and not callable(getattr(change, "apply", None)):
+            raise InvalidInput(
+                f"a change is {described(change)}; give a text such as 'add 1xA100', or a value "
+                "such as AddDevice('A100')"
+            )
     return tuple(parse_change(c) if isinstance(c, str) else c for c in listed)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.arguments import as_float, described, whole
 from weft.errors import InvalidInput
 from weft.model import Problem
 from weft.planners.planner import Plan, Planner, plan
@@ -21,6 +22,7 @@ from weft.planners.whatif.changes import (
     Faster,
     RemoveDevice,
 )
+from weft.typed import typed
 
 Pair = tuple[str, Change | None, Change | None]
 TornadoProgress = Callable[[Sequence[Pair]], Iterable[Pair]]
@@ -84,6 +86,7 @@ class Tornado:
         }
 
 
+@typed
 def tornado(
     problem: Problem,
     *,
@@ -107,8 +110,9 @@ def tornado(
     >>> [(row.what, round(row.saved, 2), round(row.lost, 2)) for row in tornado(problem).rows]
     [('one device', 2.0, 0.0), ('speed of device', 1.0, 1.5), ('tasks: task', 1.0, 1.5)]
     """
-    if not 0 < share < 1:
-        raise InvalidInput(f"share is {share}; it must lie between 0 and 1")
+    if not 0 < as_float(share) < 1:
+        raise InvalidInput(f"share is {described(share)}; it must lie between 0 and 1")
+    most = whole(most, "most", least=0)
     before = plan(problem, planner, seconds=seconds, seed=seed)
 
     def answer(change: Change | None) -> WhatIf | None:

@@ -18,11 +18,13 @@ from weft.report.gantt.html import gantt_html
 from weft.report.matplot import drawing, png_bytes, svg_bytes
 from weft.report.palette import LIGHT, category, text_on
 from weft.report.quantities import shortened
+from weft.typed import typed
 
 NAMES_UP_TO = 300
 """Charts with more bars show no names: they could not be read."""
 
 
+@typed
 def save_gantt(
     result: Drawable, path: str | Path, problem: Problem | None = None, *, title: str | None = None
 ) -> Path:

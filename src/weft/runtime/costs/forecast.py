@@ -14,11 +14,13 @@ from weft.model import Problem, Trace
 from weft.planners import Plan
 from weft.runtime.costs.history import History
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
+from weft.typed import typed
 
 LIVE_SAMPLES = 100
 """Samples of a forecast while the run goes on."""
 
 
+@typed
 def forecast(
     plan: Plan,
     *,

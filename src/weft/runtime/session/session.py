@@ -24,6 +24,7 @@ from weft.runtime.session.outcomes import Outcome, read_outcomes
 from weft.sim.device_state import Group, Wake
 from weft.sim.renumbering import Renumbering
 from weft.sim.view import Block, Decision, Policy, ResumablePolicy
+from weft.typed import typed
 
 SPARE = 64
 """Least number of jobs to make room for, and of ended jobs to drop, at a time."""
@@ -55,6 +56,7 @@ class Session:
     [((0, 't1'),)]
     """
 
+    @typed
     def __init__(
         self,
         where: Where,

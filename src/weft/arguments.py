@@ -1,0 +1,95 @@
+"""Checks of options, with errors that name the option, its value and the rule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import SupportsFloat
+
+import numpy as np
+
+from weft.errors import InvalidInput, UnknownName
+from weft.registry import closest
+
+
+def described(value: object) -> str:
+    """Describe a value in a few words, whatever it is.
+
+    Examples
+    --------
+    >>> described("12"), described(1.5), described([1, 2]), described(10**400)
+    ("'12'", '1.5', 'a list of 2 entries', 'a whole number of 1329 bits')
+    """
+    if isinstance(value, dict | list | tuple | set):
+        return f"a {type(value).__name__} of {len(value)} entries"
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"a whole number of {value.bit_length()} bits"
+    if isinstance(value, str):
+        return f"'{value}'" if len(value) <= 60 else f"'{value[:56]} ...'"
+    plain = value is None or isinstance(value, bool | float | int | np.number)
+    return f"{value}" if plain else f"a {type(value).__name__}"
+
+
+def whole(value: object, option: str, *, least: int = 1, most: int | None = None) -> int:
+    """Return a whole number of at least `least`, and at most `most`.
+
+    Examples
+    --------
+    >>> whole(0, "tasks")
+    Traceback (most recent call last):
+    ...
+    weft.errors.InvalidInput: tasks is 0; it must be a whole number, 1 or more
+    """
+    able = hasattr(value, "__index__") and not isinstance(value, bool | type)
+    found = value.__index__() if able else None  # type: ignore[attr-defined]
+    if found is None or found < least or (most is not None and found > most):
+        limit = "" if most is None else f", at most {most}"
+        raise InvalidInput(
+            f"{option} is {described(value)}; it must be a whole number, {least} or more{limit}"
+        )
+    return int(found)
+
+
+def number(
+    value: object, option: str, *, low: float = 0.0, high: float = math.inf, above: bool = False
+) -> float:
+    """Return a finite number between `low` (itself not allowed when `above`) and `high`."""
+    found = as_float(value)
+    if not math.isfinite(found) or found < low or found > high or (above and found == low):
+        floor = f"above {low:g}" if above else f"{low:g} or more"
+        raise InvalidInput(
+            f"{option} is {described(value)}; it must be a number {floor}"
+            + (f", at most {high:g}" if math.isfinite(high) else "")
+        )
+    return found
+
+
+def valid_seed(value: object) -> int:
+    """Return a seed: a whole number of at most 128 bits, as much as numpy's own entropy has."""
+    return whole(value, "seed", least=0, most=2**128 - 1)
+
+
+def positive(value: object, option: str) -> float | None:
+    """Return a limit of seconds or money: a number above zero, infinity included; None: none."""
+    if value is None:
+        return None
+    if not (found := as_float(value)) > 0:
+        raise InvalidInput(f"{option} is {described(value)}; it must be above zero")
+    return found
+
+
+def as_float(value: object) -> float:
+    """Return a number as a float; NaN if it is none, or too large to be one."""
+    if isinstance(value, bool) or not isinstance(value, SupportsFloat):
+        return math.nan
+    try:
+        return float(value)
+    except (OverflowError, TypeError, ValueError):  # 10**400; arrays
+        return math.nan
+
+
+def one_of(value: str, option: str, known: Sequence[str]) -> str:
+    """Return a word that must be one of the known ones."""
+    if value not in known:
+        raise UnknownName(f"{option} is {described(value)}{closest(str(value), known)}")
+    return value

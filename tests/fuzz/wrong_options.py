@@ -1,0 +1,147 @@
+"""Calls of public functions with one argument replaced by a value that makes no sense.
+
+`python -m tests.fuzz.wrong_options` prints a line per call that ends neither well nor with one
+clear line; names of functions choose some. A missing or unknown argument is a TypeError of Python
+itself, which is clear.
+"""
+
+# ruff: noqa: T201  # it prints
+from __future__ import annotations
+
+import inspect
+import math
+import signal
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import weft
+from weft.errors import WeftError
+
+ODD: tuple[Any, ...] = (
+    "x", "", "\x1b[31m", b"a", -1, 0, 1.5, math.nan, -math.inf, -(10**30), 10**400, 1e308, 2**63,
+    None, True, [], {}, (1, 2), ["x"], {"x": 1}, object(), int, Path("nowhere"),
+)  # fmt: skip
+SOUND = (("progress", int), ("seconds", 1e308), ("seconds", 2**63))
+"""Values that are what they should be: a callback of its own mind, and no limit."""
+
+MOST_SECONDS = 5.0
+"""A call that takes more processor time hangs; the sound call has compiled its kernels."""
+
+PROBLEM = weft.Problem.from_arrays(
+    [[1.0, 2.0], [3.0, 1.0], [1.0, 1.0]], [[0, 1], [0, 2]], [1.0, 2.0], bandwidth=1.0
+)
+STREAM = weft.Workload.of(PROBLEM, arrival=[0.0, 1.0])
+SIZED = weft.Problem.bind(
+    weft.generate("fork_join"), weft.Cluster(speed=[1.0, 2.0], price=[1.0, 3.0])
+)
+CLUSTER = weft.gpu_cluster("1xV100+1xT4")
+
+Call = tuple[str, Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+
+def calls(folder: Path) -> Iterator[Call]:
+    """Sound calls: (name, function, arguments, options that keep it short)."""
+    plan, trace = weft.plan(PROBLEM, "heft"), weft.simulate(PROBLEM, "eft")
+    why = weft.explain(plan)
+    yield "plan", weft.plan, (PROBLEM, "heft"), {}
+    yield "plan anytime", weft.plan, (PROBLEM, "anytime"), {"seconds": 0.01}
+    yield "replan", weft.replan, (plan,), {"lost": "d0"}
+    yield "check", weft.check, (PROBLEM, plan), {}
+    yield "simulate", weft.simulate, (PROBLEM, "eft"), {}
+    yield "simulate_stream", weft.simulate_stream, (PROBLEM, [(0.0, 0), (9.0, 0)], "eft"), {}
+    yield "compare", weft.compare, ([PROBLEM], ["heft", "eft"]), {}
+    yield "explain", weft.explain, (plan,), {}
+    yield "explain trace", weft.explain, (trace, PROBLEM), {}
+    yield "compare_explanations", weft.compare_explanations, (why, why), {}
+    yield "whatif", weft.whatif, (PROBLEM, ["remove d0"]), {}
+    yield "tornado", weft.tornado, (PROBLEM,), {}
+    yield "forecast", weft.forecast, (plan,), {"past": [trace] * 3, "samples": 5}
+    yield "generate", weft.generate, ("layered",), {"tasks": 10}
+    yield "gpu_cluster", weft.gpu_cluster, ("1xV100",), {}
+    yield "load", weft.load, (folder / "nothing.json",), {}
+    yield "load_cluster", weft.load_cluster, (folder / "nothing.toml",), {}
+    yield "load_workload", weft.load_workload, (folder / "nothing.toml",), {}
+    yield "load_recording", weft.load_recording, (folder / "nothing.json",), {}
+    yield "load_policy", weft.load_policy, ("eft",), {}
+    yield "save", weft.save, (plan, folder / "plan.json"), {}
+    yield "save_gantt", weft.save_gantt, (plan, folder / "plan.html"), {}
+    yield "Problem.from_arrays", weft.Problem.from_arrays, ([[1.0, 2.0]],), {}
+    yield "Problem.bind", weft.Problem.bind, (PROBLEM.workflow, PROBLEM.cluster), {}
+    yield "Workload.of", weft.Workload.of, (PROBLEM,), {}
+    yield "Scenario.draw", weft.Scenario.draw, (STREAM,), {}
+    yield "Scenario.of", weft.Scenario.of, (STREAM,), {}
+    yield "Schedule.of", weft.Schedule.of, (), {"device": [0], "start": [0.0], "finish": [1.0]}
+    yield "Cluster", weft.Cluster, (), {"speed": [1.0, 2.0]}
+    yield "Cluster.host", weft.Cluster.host, (), {"cores": 2}
+    yield "Session", weft.Session, (CLUSTER, "eft"), {}
+    yield "attack", weft.attack, ("heft", "cpop"), {"runs": 1, "steps": 2}
+    yield "size", weft.size, (SIZED,), {"deadline": 100.0}
+
+
+def changed(call: Call) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Yield the call with each of its arguments replaced by each odd value."""
+    name, function, given, options = call
+    for place, (key, parameter) in enumerate(inspect.signature(function).parameters.items()):
+        if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+            continue
+        for odd in ODD:
+            if (key, odd) in SOUND:
+                continue
+            arguments, more = list(given), dict(options)
+            if place < len(given):
+                arguments[place] = odd
+            else:
+                more[key] = odd
+            text = repr(odd)[:30] if odd is not ODD[-3] else "object()"
+            yield (
+                f"{name}, {key} = {text}",
+                lambda a=tuple(arguments), m=more: function(*a, **m),  # type: ignore[misc]
+            )
+
+
+def outcome(call: Callable[[], object]) -> str | None:
+    """Return what is wrong with the end of a call, or None."""
+    signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
+    try:
+        call()
+    except WeftError as error:
+        return None if str(error).isprintable() and len(str(error)) < 600 else f"says {error!a}"
+    except Exception as error:  # noqa: BLE001  # the very thing that is looked for
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{type(error).__name__} at {Path(at.filename).name}:{at.lineno}: {error!s:.100}"
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+    return None
+
+
+def _give_up(*_: object) -> None:
+    raise TimeoutError(f"takes more than {MOST_SECONDS:g} s")
+
+
+def main(chosen: list[str]) -> int:
+    """Make the calls; return 1 if one ends badly."""
+    signal.signal(signal.SIGPROF, _give_up)
+    warnings.simplefilter("ignore")
+    made = bad = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for call in calls(Path(folder)):
+            if chosen and call[0] not in chosen:
+                continue
+            if not call[0].startswith("load"):  # of a file that is not there
+                call[1](*call[2], **call[3])
+            for name, trial in changed(call):
+                made += 1
+                if trouble := outcome(trial):
+                    bad += 1
+                    print(f"{name}: {trouble!s}".encode("ascii", "replace").decode(), flush=True)
+    print(f"{made} calls, {bad} without a clear end")
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

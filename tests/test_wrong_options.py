@@ -1,0 +1,69 @@
+"""Public functions answer arguments that make no sense with one clear line."""
+
+import inspect
+
+import pytest
+
+import weft
+from tests.support.programs import run_python
+from weft.typed import fits, typed
+
+
+def test_public_functions_refuse_arguments_that_make_no_sense():
+    """In a process of its own: its alarm would end a call of another test."""
+    child = run_python("-m", "tests.fuzz.wrong_options", check=False)
+    assert child.stdout.strip().endswith(" calls, 0 without a clear end"), child.stdout
+    assert int(child.stdout.split()[-8]) > 2000
+
+
+def test_the_first_wrong_argument_is_named_with_its_type():
+    with pytest.raises(weft.InvalidInput, match=r"^load: path is 3; it must be str \| os.PathLike"):
+        weft.load(3)  # type: ignore[arg-type]
+
+
+def test_errors_of_sound_arguments_stay_what_they_are():
+    @typed
+    def fails(times: int) -> None:
+        raise TypeError("of its own")
+
+    with pytest.raises(TypeError, match=r"^of its own$"):
+        fails(3)
+
+
+def test_missing_and_unknown_arguments_are_python_s_own_errors():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'noyse'"):
+        weft.simulate(weft.Problem.from_arrays([[1.0]]), "eft", noyse=1.0)  # type: ignore[call-arg]
+
+
+def test_signatures_stay_visible():
+    assert list(inspect.signature(weft.simulate).parameters)[:3] == [
+        "workload",
+        "policy",
+        "scenario",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "expected"),
+    [
+        (True, float, False),
+        ("ab", list[str], False),
+        ((1, "a"), tuple[int, str], True),
+        ((1, 2), tuple[int, str], False),
+        ({"a": 1}, dict[str, float], True),
+        ({"a": "b"}, dict[str, float], False),
+        (len, object, True),
+        (int, int, False),
+    ],
+)
+def test_values_fit_their_annotations(value, hint, expected):
+    assert fits(value, hint) is expected
+
+
+def test_seeds_are_whole_numbers():
+    problem = weft.Problem.from_arrays([[1.0]])
+    for seed in (-1, 1.5, "1", None):
+        with pytest.raises(
+            weft.InvalidInput, match="it must be a whole number, 0 or more, at most "
+        ):
+            weft.simulate(problem, "eft", seed=seed)  # type: ignore[arg-type]
