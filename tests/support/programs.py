@@ -20,6 +20,6 @@ def run_python(
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
-        timeout=1000,  # reached by a program that hangs, never by a loaded machine
+        timeout=2800,  # a program that hangs; thirty others on two cores make one last 1,000 s
         check=check,
     )
