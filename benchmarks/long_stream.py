@@ -1,6 +1,6 @@
 """A simulated stream of millions of jobs: processor time and memory.
 
-    python benchmarks/long_stream.py 10000000
+    python benchmarks/long_stream.py 10000000 [--out docs/results/long_stream.json]
 
 Jobs of three templates (3, 5 and 8 tasks) arrive at random on three devices, which are busy for
 about 60 % of the time. Memory is the growth of the peak after the first tenth of the jobs.
@@ -8,14 +8,17 @@ about 60 % of the time. Memory is the growth of the peak after the first tenth o
 
 from __future__ import annotations
 
+import argparse
+import json
 import resource
-import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
 import weft
+from weft.experiments.harness import describe_machine, page_table
 from weft.policies.long_stream import StreamSummary, simulate_stream
 
 
@@ -36,7 +39,7 @@ def arrivals(count: int, gap: float) -> Iterator[tuple[float, int]]:
         yield from zip(times.tolist(), rng.integers(0, 3, size).tolist(), strict=True)
 
 
-def main(count: int) -> None:
+def main(count: int, out: Path | None) -> None:
     peaks: list[int] = []
 
     def progress(summary: StreamSummary) -> None:
@@ -51,8 +54,21 @@ def main(count: int) -> None:
     )
     print(f"busy {(found.busy / found.end).round(2)}, mean completion {found.jct:.2f} s")
     print(f"{found.parts} parts, {found.simulated / found.jobs:.3f} simulations a job")
-    print(f"memory: {peaks[-1] / 1024:.0f} MB, {(peaks[-1] - peaks[0]) / 1024:.1f} MB of growth")
+    growth = (peaks[-1] - peaks[0]) / 1024
+    print(f"memory: {peaks[-1] / 1024:.0f} MB, {growth:.1f} MB of growth")
+    if out is not None:
+        columns = {"jobs": 0, "tasks": 0, "seconds": 1, "us per job": 1, "peak, MB": 0}
+        row = [found.jobs, found.tasks, spent, 1e6 * spent / count, peaks[-1] / 1024, growth]
+        document = {
+            "measured_with": f"benchmarks/long_stream.py {count} --out docs/results/{out.name}",
+            "machine": describe_machine(),
+            "tables": {"stream": page_table(columns | {"growth, MB": 1}, [row])},
+        }
+        out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=10_000_000)
+    parser.add_argument("--out", type=Path, help="JSON file with the table of the page")
+    main(**vars(parser.parse_args()))

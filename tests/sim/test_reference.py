@@ -200,6 +200,7 @@ def test_an_edge_that_is_not_taken_carries_no_data():
         def decide(self, view: View) -> Decision | None:
             if 4 in view.ready:
                 seen.append(view.arrival(4, 1))
+                assert view.arrivals(4).tolist() == [view.arrival(4, d) for d in range(2)]
             return super().decide(view)
 
     script = Watching([(0, 0), (1, 0), (4, 1)])

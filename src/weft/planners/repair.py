@@ -58,6 +58,7 @@ class PlanTables(NamedTuple):
     pred_ptr: IntArray  # (n + 1,)
     pred: ShortArray  # (m,)
     pred_data: FloatArray  # (m,)
+    soonest: FloatArray  # (p,) `latest` of the first task of each device; inf without one
     busy: FloatArray  # (p,) seconds of the tasks on each device
     link: FloatArray  # (2,) latency and seconds per byte of all links; NaN: they differ
 
@@ -131,10 +132,11 @@ def replan(
         _refuse_stranded(problem, pace)
     changed = _changed(problem, frozen(work), frozen(pace))
     a = changed.arrays
-    device, start, finish = _repair(
-        tables, _heirs(problem, tables, gone), a, PATIENCE * plan.makespan
-    )
-    schedule = sorted_schedule(Rows(device, start, finish))
+    rows = Rows(np.empty(problem.n, np.int64), np.empty(problem.n), np.empty(problem.n))
+    on, end = np.empty(problem.n, np.int32), np.empty(problem.n)  # by numpy: with large pages
+    heirs = _heirs(problem, tables, gone)
+    _repair(tables, heirs, a, PATIENCE * plan.makespan, rows, on, end)
+    schedule = sorted_schedule(rows)
     if problem.n * problem.p <= AGAIN_CELLS:
         again = PLANNERS.create("heft").solve(changed).schedule
         schedule = min(schedule, again, key=lambda made: made.makespan)
@@ -283,10 +285,12 @@ def _numbered(
             preds[k], data[k] = place[pred[e]], pred_data[e]
             k += 1
         ptr[i + 1] = k
+    soonest = np.full(p, np.inf)
     for i in range(n - 1, -1, -1):
         behind[i] = next_one[devices[i]]
         next_one[devices[i]] = i
-    return place, works, rows, devices, latests, due, behind, ptr, preds, data
+        soonest[devices[i]] = latests[i]
+    return place, works, rows, devices, latests, due, behind, ptr, preds, data, soonest
 
 
 @njit
@@ -332,9 +336,15 @@ def _transfer(x: PlanTables, a: ProblemArrays, source: int, target: int, data: f
 
 @njit
 def _repair(
-    x: PlanTables, heirs: ShortArray, a: ProblemArrays, patience: float
-) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return device, start and finish of each task.
+    x: PlanTables,
+    heirs: ShortArray,
+    a: ProblemArrays,
+    patience: float,
+    rows: Rows,
+    on: ShortArray,
+    end: FloatArray,
+) -> None:
+    """Fill in device, start and finish of each task; `on` and `end` are the same by place.
 
     A placement is late by what its finish exceeds the latest finish of the task, or the latest
     start of the next task on the device. The plan becomes longer by what its latest task is late,
@@ -342,11 +352,9 @@ def _repair(
     another device.
     """
     n, p = len(x.task), a.pace.shape[1]
-    free, ready, upcoming = np.zeros(p), np.zeros(p), np.full(p, np.inf)
-    on, end = np.empty(n, np.int32), np.empty(n)
-    device, start, finish = np.empty(n, np.int64), np.empty(n), np.empty(n)
-    for i in range(n - 1, -1, -1):
-        upcoming[heirs[x.device[i]]] = x.latest[i]
+    free, ready, upcoming = np.zeros(p), np.zeros(p), np.empty(p)
+    for d in range(p):
+        upcoming[heirs[d]] = x.soonest[d]  # each device has one heir
     worst = 0.0  # lateness that no device could avoid
     for i in range(n):
         d, units, costs = heirs[x.device[i]], x.work[i], a.pace[x.row[i]]
@@ -375,5 +383,4 @@ def _repair(
             worst = max(worst, late)
         on[i], end[i], free[d] = d, begin + seconds, begin + seconds
         t = x.task[i]
-        device[t], start[t], finish[t] = d, begin, begin + seconds
-    return device, start, finish
+        rows.device[t], rows.start[t], rows.finish[t] = d, begin, begin + seconds

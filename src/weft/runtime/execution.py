@@ -32,6 +32,7 @@ from weft.runtime.deciders.whole_plan import run_whole
 from weft.runtime.engine.driver import Driver
 from weft.runtime.engine.events import Observer
 from weft.runtime.engine.failure import Failure
+from weft.runtime.engine.garbage import fewer_collections
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.inputs.variants import ChosenVariants
 from weft.runtime.journal import Journal, resume_promise
@@ -141,7 +142,8 @@ class WorkflowRun:
             else:
                 measured = has_estimates(app.workflow, self.history, app.keys)
                 run_whole(driver, self.decider, measured=measured)
-            driver.run()
+            with fewer_collections():
+                driver.run()
             results = self._results()
             value = app.deliver(results)
         finally:

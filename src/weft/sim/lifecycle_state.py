@@ -238,9 +238,9 @@ class LifecycleState:
     def started_at(self) -> FloatArray:
         """(instances,) start of the running or first finished execution; NaN before."""
         started = self.started.copy()
-        for machine in self.machines:
-            if machine.running is not None and not machine.running.copy:
-                started[machine.running.members] = machine.running.start
+        running = [m.running for m in self.machines if m.running is not None and not m.running.copy]
+        members = [i for group in running for i in group.members]
+        started[members] = [group.start for group in running for _ in group.members]
         return started
 
     def view(self, now: float) -> View:

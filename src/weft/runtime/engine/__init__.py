@@ -4,6 +4,7 @@
 - `driver`: backend events in, orders out
 - `events`: observers, and the interpretation of events
 - `failure`: failed tasks and their errors
+- `garbage`: fewer searches for garbage while a run lasts
 - `instances`: references to results, and timers; `retries`: retries and time limits
 - `live_lifecycle`: the life cycle of a real run; `resumable`: one that can be saved
 """
@@ -13,6 +14,7 @@ __all__ = [
     "driver",
     "events",
     "failure",
+    "garbage",
     "instances",
     "live_lifecycle",
     "resumable",

@@ -50,6 +50,8 @@ class LiveLifecycle(Lifecycle):
         super().__init__(workload, eager=eager, planned=planned, keys=keys)
         self.modelled = modelled
         self._problems = [workload.problem_of(job) for job in range(workload.jobs)]
+        self._costs: dict[int, tuple[memoryview, memoryview, memoryview]] = {}
+        """Template -> work, row and pace of its problem, as Python reads them fastest."""
         self._parents = [_parents(problem.workflow) for problem in workload.problems]
         self._workflows = [problem.workflow for problem in workload.problems]
         """Template -> the workflow of its edges and parents."""
@@ -178,6 +180,7 @@ class LiveLifecycle(Lifecycle):
         self.workload = workload
         self.contended = any(problem.contended for problem in workload.problems)
         self._problems = [workload.problem_of(job) for job in range(workload.jobs)]
+        self._costs.clear()
         self._queued = [None] * len(self.machines)
         self._frees.clear()
 
@@ -312,8 +315,23 @@ class LiveLifecycle(Lifecycle):
         """Expected seconds of a group on a device that is up; quick for one task."""
         if len(members) > 1:
             return super().expected(members, device)
-        job, task = self.place[members[0]]
-        return self._problems[job].duration(task, device) * self.machines[device].pace
+        return self._duration(members[0], device) * self.machines[device].pace
+
+    def can_run(self, instance: int, device: int) -> bool:
+        """Whether a device is able to run an instance, up or down."""
+        return self._duration(instance, device) < inf
+
+    def _duration(self, instance: int, device: int) -> float:
+        """Return `Problem.duration`, quicker than from arrays."""
+        job, task = self.place[instance]
+        known = self._costs.get(self._template[job])
+        if known is None:
+            x = self._problems[job]
+            known = x.work.data, x.row.data, x.pace.data
+            self._costs[self._template[job]] = known
+        work, row, pace = known
+        slowness: float = pace[row[task], device]
+        return float(work[task]) * slowness if slowness < inf else inf
 
     def growth(self, members: Sequence[int], device: int) -> float:
         """Return the growth of a batch; kinds of live jobs have numbers of their own."""
@@ -352,15 +370,19 @@ class LiveLifecycle(Lifecycle):
 
         With `ready`, the policy sees only these of the ready instances.
         """
-        devices = range(len(self.machines))
         if self._shown is None:
             self._shown = frozen(np.array(self.ready, np.int64))
         return View(
             workload=self.workload,
             now=now,
             ready=self._shown if ready is None else frozen(np.array(ready, np.int64)),
-            free_at=np.array([self.free_at(d, now) for d in devices]),
-            idle=np.array([self.idle(d, now) for d in devices]),
+            free_at=np.array(self._free_times(now)),
+            idle=np.array(
+                [
+                    m.running is None and not m.queue and m.pace < inf and now >= m.blocked_until
+                    for m in self.machines
+                ]
+            ),
             pace=np.array([m.pace for m in self.machines]),
             ran_on=frozen(self._ran_on),
             finished_at=frozen(self._finished_at),
@@ -378,6 +400,19 @@ class LiveLifecycle(Lifecycle):
 
     # -- inside -------------------------------------------------------------
 
+    def _free_times(self, now: float) -> list[float]:
+        """Return when each device is free; quick for those without a queue."""
+        times = []
+        for device, m in enumerate(self.machines):
+            if m.queue or m.pace == inf:
+                times.append(self.free_at(device, now))
+                continue
+            free = now
+            if m.running is not None and m.running.expected > free:
+                free = m.running.expected
+            times.append(max(free, m.blocked_until))
+        return times
+
     def _into_pool(self, instance: int) -> None:
         super()._into_pool(instance)
         if self.fresh is not None:
@@ -390,6 +425,10 @@ class LiveLifecycle(Lifecycle):
         if self._shown is not None:
             many = len(self.ready) > 64  # a short list is made again faster
             self._shown = frozen(np.delete(self._shown, at)) if many else None
+
+    def _reveal(self, instance: int, outcomes: Mapping[int, int]) -> None:
+        if len(self._problems[self.place[instance][0]].workflow.choices.task):
+            super()._reveal(instance, outcomes)
 
     def _run(self, group: Group, machine: Machine, now: float) -> None:
         self._frees.pop(group.device, None)

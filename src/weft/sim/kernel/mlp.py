@@ -36,6 +36,33 @@ def add_layer(x: Numbers, weight: Numbers, out: Numbers, relu: bool) -> None:
 
 
 @njit_inline
+def layer_of_columns(
+    x: Numbers, weight: Numbers, bias: Numbers, out: Numbers, relu: bool, columns: int
+) -> None:
+    """Compute `layer` for the first columns of x, (inputs, columns), into those of `out`.
+
+    The same bits, in less time for many columns: inner loops run along them. Changes x for `relu`.
+    """
+    inputs, outputs = weight.shape
+    for i in range(inputs if relu else 0):
+        row = x[i]
+        for c in range(columns):
+            if not row[c] > 0:
+                row[c] = 0
+    for j in range(outputs):
+        total = out[j]
+        total[:columns] = bias[j]
+        for i in range(0, inputs - 1, 2):  # two at a time: half the loads and stores
+            first, second, here, there = weight[i, j], weight[i + 1, j], x[i], x[i + 1]
+            for c in range(columns):
+                total[c] = (total[c] + here[c] * first) + there[c] * second
+        if inputs % 2:
+            first, here = weight[inputs - 1, j], x[inputs - 1]
+            for c in range(columns):
+                total[c] += here[c] * first
+
+
+@njit_inline
 def standardise(x: Numbers, mean: Numbers, scale: Numbers, out: Numbers) -> None:
     """Compute out = (x - mean) * scale."""
     for i in range(len(out)):
