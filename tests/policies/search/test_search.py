@@ -18,6 +18,7 @@ from weft.policies.replanning.state import make_plan
 from weft.policies.replanning.weights import weights_of
 from weft.policies.search.anneal import anneal, begin_search, make_search_chain
 from weft.policies.search.options import SearchOptions
+from weft.policies.search.planning import make_search, put_ahead
 from weft.policies.search.policy import SearchPolicy
 from weft.policies.search.residual import fill, make_residual
 from weft.policies.search.table import search_model
@@ -180,6 +181,21 @@ def test_a_short_job_passes_a_long_one():
         for job_moves in (False, True)
     ]
     assert found == [[10.0, 11.0], [11.0, 1.0]]
+
+
+def test_one_job_passes_another_in_the_places_of_both():
+    """Jobs 1 0 2 1 0 in the order: with job 0 ahead of job 1 they are 0 0 2 1 1."""
+    workload = draw_instance("static", seed=0, tasks=5, ccr=1.0).workload
+    sim = make_sim(workload, Scenario.of(workload), None, eager=True)
+    search = make_search(workload, sim, 5, SearchOptions(), seed=0)
+    search.left.size["tasks"], search.left.job[:5] = 5, [1, 0, 2, 1, 0]
+    search.chain.best_order[:5] = np.arange(5)
+    assert put_ahead(search, 0, 1)
+    assert search.chain.order[:5].tolist() == [1, 4, 2, 0, 3]
+    search.chain.best_order[:5] = search.chain.order[:5]
+    assert not put_ahead(search, 0, 1)  # it is ahead already
+    assert put_ahead(search, 1, 0)
+    assert search.chain.order[:5].tolist() == [0, 3, 2, 1, 4]
 
 
 def test_seconds_of_devices_have_a_price():

@@ -42,8 +42,9 @@ makespan over {BASELINE}, which has the same information; streams of jobs of mix
 compared by mean completion time over {REFERENCE}. Families, clusters and CCRs have equal shares. \
 No constant of {CHOSEN} was chosen on these families. Intervals are 95 % bootstrap intervals of \
 the geometric mean of paired ratios. "clairvoyant" is a search of 5,000 moves with the true \
-durations in advance; in streams a search of 3,000,000 placements that has durations and arrivals, \
-on the cases of the parts. Times are processor time of the whole simulation per task."""
+durations in advance; in streams a search of 30,000,000 placements that has durations and \
+arrivals and makes copies, on the cases of the parts. Times are processor time of the whole \
+simulation per task."""
 
 
 @colors_by_name()

@@ -22,7 +22,8 @@ class SearchOptions:
     planned_copies : whether plans have such copies too; else tasks get them when they start
     occupancy : in streams, the value of a second of a device for the jobs that will come: the
         share of the devices times so many jobs that wait a second longer
-    job_moves : whether to try each job ahead of all others, and behind them
+    job_moves : whether to try each job ahead of all others, behind them, and ahead of each other
+        one
     pinned : whether tasks start the search on the device of the plan, not on that of the earliest
         finish; a placement takes less work then
     imagined : jobs that will come in the futures of a stream, twins of those that have arrived, at

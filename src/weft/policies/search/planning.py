@@ -38,8 +38,8 @@ SEARCH_CELLS = 10_000
 LARGE_WORK = 1e8
 """Placements per event x tasks left: with more than thousands of tasks, an event gets less work."""
 
-JOB_WORK = 20_000.0
-"""Placements after which no further job is moved ahead of the others."""
+JOB_WORK = 60_000.0
+"""Placements after which no further job is moved ahead of all others, nor ahead of another one."""
 
 LEAST_SPREAD = 0.02
 """Spread of the durations below which they count as exact: the expected future is the only one."""
@@ -146,6 +146,7 @@ def search_from(sim: Sim, portfolio: Portfolio, search: IncumbentSearch, m: int)
         return
     if state.job_moves == 1 and left.size[0].present > 1:
         _move_jobs(sim, search)
+        _swap_jobs(sim, search)
     _take_best(search)
     begin_search(left, sim.grid, chain)
     if state.pinned == 1:
@@ -251,6 +252,47 @@ def _move_jobs(sim: Sim, search: IncumbentSearch) -> None:
                 chain.choice[t] = ANY if free else chain.best_choice[t]
             if begin_search(left, sim.grid, chain) < chain.figures[BEST]:
                 keep_best(left, chain)
+
+
+@njit_noalloc
+def _swap_jobs(sim: Sim, search: IncumbentSearch) -> None:
+    """Try each job ahead of each other one, on their devices or on any, up to `JOB_WORK`.
+
+    The tasks of both take the places that both have in the order; those of other jobs stay.
+    """
+    left, chain, n = search.left, search.chain, search.left.size[0].tasks
+    most, jobs = chain.figures[WORK] + JOB_WORK, left.size[0].present
+    for pair in range(jobs * jobs):
+        ahead, behind = pair // jobs, pair % jobs
+        for way in range(2 if ahead != behind and chain.figures[WORK] < most else 0):
+            if not put_ahead(search, ahead, behind):
+                continue
+            for t in range(n):
+                free = way == 1 and left.job[t] in (ahead, behind)
+                chain.choice[t] = ANY if free else chain.best_choice[t]
+            if begin_search(left, sim.grid, chain) < chain.figures[BEST]:
+                keep_best(left, chain)
+
+
+@njit_noalloc
+def put_ahead(search: IncumbentSearch, ahead: int, behind: int) -> bool:
+    """Fill in the best order with one job ahead of another; return whether it is another order."""
+    left, chain, n = search.left, search.chain, search.left.size[0].tasks
+    job, source, differs = ahead, 0, False
+    for at in range(n):
+        t = chain.best_order[at]
+        if left.job[t] in (ahead, behind):
+            while left.job[chain.best_order[source]] != job:
+                source += 1
+                if source == n:
+                    source, job = 0, behind
+            t = chain.best_order[source]
+            source += 1
+            if source == n:
+                source, job = 0, behind
+        differs = differs or chain.best_order[at] != t
+        chain.order[at] = t
+    return differs
 
 
 @njit_noalloc
