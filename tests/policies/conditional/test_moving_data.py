@@ -12,7 +12,8 @@ from weft.model.check import check
 from weft.model.conditional_stream import ConditionalStream, ticked
 from weft.policies import simulate
 from weft.policies.conditional.evaluate import WINDOW, task_name
-from weft.policies.conditional.rollout import Rollout, continue_rollout, make_proposer
+from weft.policies.conditional.proposer import make_proposer
+from weft.policies.conditional.rollout import Rollout, continue_rollout
 from weft.policies.conditional.rules import FEATURES, INDEX, ConditionalRule, choose_one
 from weft.policies.conditional.sampled_future import PRESENT, load_state, make_sampler
 from weft.policies.conditional.view_policy import RuleViewPolicy

@@ -13,13 +13,8 @@ from weft.errors import InvalidInput, Unsupported
 from weft.formats.native.stream_toml import load_stream, read_stream_toml
 from weft.policies.conditional.index import load_index
 from weft.policies.conditional.networks import logits, network_of
-from weft.policies.conditional.rollout import (
-    Rollout,
-    continue_rollout,
-    make_proposer,
-    propose,
-    propose_around,
-)
+from weft.policies.conditional.proposer import make_proposer, propose, propose_around
+from weft.policies.conditional.rollout import Rollout, continue_rollout
 from weft.policies.conditional.rules import INDEX, choose_one
 from weft.policies.conditional.sampled_future import (
     PRESENT,

@@ -20,15 +20,14 @@ from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import options_of, watched_task, with_first
 from weft.policies.conditional.index import index_for
 from weft.policies.conditional.networks import Numbers
+from weft.policies.conditional.proposer import Proposer, make_proposer
 from weft.policies.conditional.rollout import (
     ROOM,
-    Proposer,
     RolloutBudget,
     RolloutBuffers,
     RolloutTables,
     gather_candidates,
     make_buffers,
-    make_proposer,
     pick,
     try_candidates,
 )

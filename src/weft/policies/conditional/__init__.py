@@ -7,6 +7,7 @@
 - `trained_network`: a network with its card
 - `pair_network`: network over pairs of unit and kind, for any stream
 - `pair_view`: the same network, decided by a `View`
+- `proposer`: a network that chooses inside rollouts
 - `rollout`: one-step look-ahead by simulation
 - `sampled_future`: sampled futures for rollouts
 - `evaluate`: greedy evaluation of networks
@@ -22,6 +23,7 @@ __all__ = [
     "networks",
     "pair_network",
     "pair_view",
+    "proposer",
     "rollout",
     "rules",
     "sampled_future",

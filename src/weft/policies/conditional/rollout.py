@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.errors import InvalidInput
-from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.columns import FloatArray, IntArray
 from weft.policies.conditional.evaluate import WINDOW, check_network_fits, options_of
 from weft.policies.conditional.index import load_index
-from weft.policies.conditional.networks import Network, Numbers, choose, choose_given, working_space
+from weft.policies.conditional.proposer import Proposer, make_proposer, propose, propose_around
 from weft.policies.conditional.rules import (
     INDEX,
     ConditionalRule,
@@ -36,13 +36,12 @@ from weft.policies.conditional.sampled_future import (
     with_first_jobs,
 )
 from weft.policies.conditional.trained_network import TrainedNetwork, read_network
-from weft.policies.conditional.waiting import forbid_standstill, shorten_waits, stuck
+from weft.policies.conditional.waiting import stuck
 from weft.sim.kernel.commit import is_idle
 from weft.sim.kernel.events import MOMENT, STUCK, next_time
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.tables import Sim
 from weft.sim.vector.batch import Idle, StepBatch, StepOptions
-from weft.sim.vector.observation import mask_actions, observe
 from weft.sim.vector.state import BatchTables, StepState, sim_of, state_of
 from weft.sim.vector.step import act, proceed
 
@@ -62,17 +61,6 @@ class RolloutCounts(NamedTuple):
 
 
 COUNT = RolloutCounts(*range(len(RolloutCounts._fields)))
-
-
-class Proposer(NamedTuple):
-    """A network that chooses, with buffers; the index chooses instead if it has no units."""
-
-    network: Network
-    seen: Numbers
-    mask: BoolArray  # (units, kinds + 1)
-    remaining: IntArray
-    capacity: IntArray
-    space: Numbers
 
 
 class RolloutBudget(NamedTuple):
@@ -176,23 +164,6 @@ def load_rollout() -> Rollout:
     6
     """
     return Rollout(weights=load_index().weights, proposer=read_network("conditional-best"))
-
-
-def make_proposer(policy: TrainedNetwork | None, batch: StepBatch) -> Proposer:
-    """Allocate the proposer of a network; without one, an empty network."""
-    if policy is None:
-        none = np.zeros(0, np.float32)
-        network = Network(np.zeros(1, np.int64), none, none, none, none, 0, 0)
-    else:
-        network = policy.network
-    return Proposer(
-        network,
-        np.zeros(batch.observation_size, np.float32),
-        np.zeros((batch.units, batch.kinds + 1), np.bool_),
-        np.zeros(batch.kinds, np.int64),
-        np.asarray(batch.stream.problem.cluster.batch, np.int64).copy(),
-        working_space(network),
-    )
 
 
 def make_buffers(units: int) -> RolloutBuffers:
@@ -347,49 +318,6 @@ def gather_candidates(sim: Sim, state: StepState, rollout: RolloutTables) -> int
             if not _is_duplicate(buffers, found):
                 found += 1
     return found
-
-
-@njit_noalloc
-def propose(sim: Sim, state: StepState, proposer: Proposer, actions: IntArray) -> None:
-    """Write the actions of the network; units that are not idle wait."""
-    observe(sim, state, proposer.seen)
-    mask_actions(sim, state, proposer.mask.reshape(proposer.mask.size))
-    forbid_standstill(sim, proposer.mask)
-    for k in range(len(proposer.remaining)):
-        proposer.remaining[k] = sim.kind[k].ready
-    choose(
-        proposer.network,
-        proposer.seen,
-        proposer.mask,
-        proposer.remaining,
-        proposer.capacity,
-        proposer.space,
-        actions,
-    )
-    shorten_waits(sim, state, actions)
-
-
-@njit_noalloc
-def propose_around(
-    sim: Sim, state: StepState, proposer: Proposer, unit: int, kind: int, actions: IntArray
-) -> None:
-    """Write the network's actions with one unit's kind given (number of kinds: wait).
-
-    Outputs and mask are those of the last `propose`.
-    """
-    for k in range(len(proposer.remaining)):
-        proposer.remaining[k] = sim.kind[k].ready
-    choose_given(
-        proposer.network,
-        proposer.space[(len(proposer.network.sizes) - 1) % 2],
-        proposer.mask,
-        proposer.remaining,
-        proposer.capacity,
-        actions,
-        unit,
-        kind,
-    )
-    shorten_waits(sim, state, actions)
 
 
 @njit_inline

@@ -18,11 +18,10 @@ from weft.policies.replanning.portfolio import (
     PlanOptions,
     Portfolio,
     make_portfolio,
-    portfolio_state,
     replan,
-    resume_portfolio,
     run_by_portfolio,
 )
+from weft.policies.replanning.resuming import portfolio_state, resume_portfolio
 from weft.policies.replanning.switch import switch_network
 from weft.policies.replanning.weights import WEIGHTS, WeightSets, weights_of, without_job_keys
 from weft.policies.two_stage.q_network import QNetwork

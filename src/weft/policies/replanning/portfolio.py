@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from weft.errors import InvalidInput, UnknownName
 from weft.model import Workload
-from weft.model.columns import FloatArray, IntArray
+from weft.model.columns import FloatArray
 from weft.policies.replanning.affinity import divisions
 from weft.policies.replanning.feedback import (
     collect_durations,
@@ -31,14 +31,7 @@ from weft.policies.replanning.incumbent import MOVE, adopt, refresh, time_tasks,
 from weft.policies.replanning.placement import plan_window, predicted_finish
 from weft.policies.replanning.shrinkage import FEATURES as SPREAD_FEATURES
 from weft.policies.replanning.shrinkage import describe_spread, no_shrinkage_network, prior_of
-from weft.policies.replanning.state import (
-    EARLY_EXIT_FACTOR,
-    PAIR,
-    PRIOR,
-    PlanState,
-    make_plan,
-    plan_at,
-)
+from weft.policies.replanning.state import EARLY_EXIT_FACTOR, PRIOR, PlanState, make_plan, plan_at
 from weft.policies.replanning.switch import (
     FEATURES,
     describe_options,
@@ -54,7 +47,6 @@ from weft.sim.kernel.events import MOMENT, advance
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.records import record
 from weft.sim.kernel.tables import JOB_AHEAD, JOB_HERE, READY, Sim, Table
-from weft.sim.renumbering import Renumbering
 
 UNLIMITED = 2**31
 """Window without a limit."""
@@ -176,47 +168,6 @@ def copy_portfolio(portfolio: Portfolio) -> Portfolio:
     return portfolio._replace(
         stack=PlanState._make(array.copy() for array in portfolio.stack), **own
     )
-
-
-_PLACED = ("start", "finish", "device")
-_FOLLOWED = ("followed", "tried", "arrived", "keep")
-
-
-def portfolio_state(portfolio: Portfolio) -> dict[str, Any]:
-    """Return the plans and observations of a portfolio."""
-    stack, state = portfolio.stack, portfolio.state[0]
-    return {
-        "placed": {key: stack.inst[key].copy() for key in _PLACED},
-        "group": stack.job["group"].copy(),
-        "pair": {key: stack.pair[key].copy() for key in PAIR.names or ()},
-        "sequence": stack.sequence.copy(),
-        "prior": stack.prior.copy(),
-        **{key: stack.state[key].copy() for key in ("random", "planned", "executions")},
-        **{key: int(state[key]) for key in _FOLLOWED},
-    }
-
-
-def resume_portfolio(
-    portfolio: Portfolio, state: dict[str, Any], numbers: Renumbering, recorded: IntArray
-) -> None:
-    """Go on from the state of a portfolio; `recorded` are the instances of its executions."""
-    stack = portfolio.stack
-    stay = np.flatnonzero(numbers.instances >= 0)
-    for key in _PLACED:
-        stack.inst[key][:, : len(stay)] = state["placed"][key][:, stay]
-    stack.job["group"][:, : len(numbers.jobs)] = state["group"][:, numbers.jobs]
-    for key, old in state["pair"].items():
-        stack.pair[key][:, : old.shape[1]] = old
-    for m, row in enumerate(state["sequence"]):
-        kept = numbers.of(row[: state["planned"][m, 0]])
-        stack.sequence[m, : len(kept)], stack.state["planned"][m] = kept, len(kept)
-        seen = [i for i in recorded[: state["executions"][m, 0]] if i >= 0]  # without copies
-        observed = numbers.of(seen)
-        stack.state["executions"][m] = len(observed)
-    stack.state["random"], stack.prior[:] = state["random"], state["prior"]
-    for key in _FOLLOWED:
-        portfolio.state[key] = state[key]
-    portfolio.state["arrived"] -= numbers.gone.sum()
 
 
 # -- which plan to follow ----------------------------------------------------------

@@ -18,9 +18,10 @@ from weft.registry import closest
 from weft.runtime.deciders.policy import Decider, adaptive, batch_keys
 from weft.runtime.deciders.shadow import ShadowedDecider, ShadowReport
 from weft.runtime.engine.resumable import ResumableLifecycle
-from weft.runtime.session.file import encoded, read_session, write_session
+from weft.runtime.session.file import read_session, write_session
 from weft.runtime.session.jobs import Assignment, SessionJobs
 from weft.runtime.session.outcomes import Outcome, read_outcomes
+from weft.runtime.session.templates import bound, require_alike, template_of
 from weft.sim.device_state import Group, Wake
 from weft.sim.renumbering import Renumbering
 from weft.sim.view import Block, Decision, Policy, ResumablePolicy
@@ -80,7 +81,7 @@ class Session:
         self.policy = load_policy(policy)
         self._seed, start = seed, time.monotonic()
         self._clock = clock or (lambda: time.monotonic() - start)
-        self.problems = [self._bound(workflow) for workflow in workflows]
+        self.problems = [bound(workflow, self.cluster) for workflow in workflows]
         self._closed = False
         self._shadow = None
         if shadow is not None:
@@ -110,7 +111,7 @@ class Session:
         if workflow is None and not self.problems:
             raise InvalidInput("the session has no workflow; give the one the job runs")
         now = self._tick(at)
-        template = 0 if workflow is None else self._template(workflow)
+        template = 0 if workflow is None else template_of(workflow, self.problems, self.cluster)
         job = {"template": template, "arrival": now, "deadline": deadline, "priority": priority}
         if (
             not self._begun
@@ -226,22 +227,11 @@ class Session:
         """
         loaded = load_policy(policy)
         if stream is not None:
-            self._replace_times(stream)
+            require_alike(stream, self.problems, self.cluster)
+            self.cluster, self.problems[0] = stream.problem.cluster, stream.problem
         self.policy = loaded
         if self._begun:
             self._rebuild(remember=False)
-
-    def _replace_times(self, stream: ConditionalStream) -> None:
-        cluster, known = (
-            stream.problem.cluster,
-            self.problems[0].workflow if self.problems else None,
-        )
-        if known is None or cluster.names != self.cluster.names or not _alike(known, stream):
-            raise InvalidInput(
-                f"stream '{stream.name}' has other tasks or units than the session; "
-                "only times, probabilities and arrivals may differ"
-            )
-        self.cluster, self.problems[0] = cluster, stream.problem
 
     def compared(self) -> ShadowReport | None:
         """Return how the decisions of the shadow differed; None without a shadow."""
@@ -429,28 +419,3 @@ class Session:
         if name not in self.cluster.names:
             raise InvalidInput(f"unknown device '{name}'{closest(name, self.cluster.names)}")
         return self.cluster.names.index(name)
-
-    def _bound(self, workflow: Workflow | Problem) -> Problem:
-        return workflow if isinstance(workflow, Problem) else Problem.bind(workflow, self.cluster)
-
-    def _template(self, workflow: Workflow | Problem) -> int:
-        graph = workflow if isinstance(workflow, Workflow) else workflow.workflow
-        for number, known in enumerate(self.problems):
-            if graph is known.workflow:
-                return number
-        same = [encoded(graph) == encoded(known.workflow) for known in self.problems]
-        if any(same):
-            return same.index(True)
-        self.problems.append(self._bound(workflow))
-        return len(self.problems) - 1
-
-
-def _alike(workflow: Workflow, stream: ConditionalStream) -> bool:
-    """Return whether a stream has the same tasks, edges and branches as a workflow."""
-    other = stream.problem.workflow
-    return (
-        workflow.task_names == other.task_names
-        and (workflow.src.tolist(), workflow.dst.tolist())
-        == (other.src.tolist(), other.dst.tolist())
-        and list(workflow.choices.labels) == list(other.choices.labels)
-    )
