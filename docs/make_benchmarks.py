@@ -1,10 +1,14 @@
 """Write tables of docs/results from the files that benchmarks wrote.
 
     weft bench --out speed.json
-    weft bench --quality --graphs FOLDER --out quality.json
+    weft bench --conditional --quick --out conditional.json
+    weft bench --quality --graphs FOLDER --out published.json
+    weft bench --quality --quick --out generated.json
     python benchmarks/runtime/run_overhead.py --remote-tasks 1000 --out overhead.json
-    python docs/make_benchmarks.py --speed speed.json --quality quality.json \
-        --overhead overhead.json --conditions "two cores, idle"
+    python benchmarks/runtime/cluster_cholesky.py --backend dask --out dask.json
+    python benchmarks/runtime/cluster_cholesky.py --backend ray --out ray.json
+    python docs/make_benchmarks.py --speed speed.json --published published.json ... \
+        --conditions "two cores, idle"
 
 Tables that are not given stay as they are.
 """
@@ -13,9 +17,10 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
 from make_results import main as fill_pages
 
@@ -40,18 +45,13 @@ def quality(found: dict[str, Any]) -> dict[str, Any]:
         proved = sum(s["status"] == "optimal" for s in mine)
         time = f"{1e3 * budget:g} ms" if budget else "-"
         rows.append([f"`{planner}`", time, *gaps, better, proved])
+    columns = ["planner", "time", *(f"CCR {ratio:g}" for ratio in ratios)]
     return {
-        "columns": [
-            "planner",
-            "time",
-            *(f"CCR {ratio:g}" for ratio in ratios),
-            "better than published",
-            "proved",
-        ],
+        "columns": [*columns, "better than the best known", "proved"],
         "align": "ll" + "r" * (len(ratios) + 2),
         "decimals": [None, None, *([2] * len(ratios)), 0, 0],
         "suffix": ["", "", *([" %"] * len(ratios)), "", ""],
-        "rows": rows,
+        "rows": sorted(rows, key=lambda row: row[0]),
     }
 
 
@@ -70,27 +70,65 @@ def overhead(found: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-TABLES = {
-    "speed": (speed, "speed", "speed"),
-    "quality": (quality, "quality", "published"),
-    "overhead": (overhead, "runtime", "overhead"),
+def cluster(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the seconds of a cluster's own scheduling, and how many times as quick weft is."""
+    title, ways = found[0]["backend"], list(found[0]["weft"])
+    return {
+        "columns": ["devices", "tile", "rounds", "load", f"{title} alone", *ways],
+        "align": "lrrrr" + "r" * len(ways),
+        "decimals": [None, 0, 0, 0, 3, *([2] * len(ways))],
+        "suffix": ["", "", "", "", " s", *([" x"] * len(ways))],
+        "rows": [
+            [row["devices"], row["size"], row["rounds"], row["load"], row["own"]]
+            + [row["own"] / row["weft"][way] for way in ways]
+            for row in found
+        ],
+    }
+
+
+class Source(NamedTuple):
+    """A table: its function, its file and name, and the command that measures it."""
+
+    table: Callable[[Any], dict[str, Any]]
+    file: str
+    name: str
+    command: str
+
+
+CLUSTER = "benchmarks/runtime/cluster_cholesky.py --backend"
+SOURCES = {
+    "speed": Source(speed, "speed", "speed", "weft bench"),
+    "conditional": Source(speed, "conditional_speed", "speed", "weft bench --conditional --quick"),
+    "published": Source(quality, "quality", "published", "weft bench --quality --graphs FOLDER"),
+    "generated": Source(quality, "quality", "generated", "weft bench --quality --quick"),
+    "overhead": Source(
+        overhead, "runtime", "overhead", "benchmarks/runtime/run_overhead.py --remote-tasks 1000"
+    ),
+    "dask": Source(cluster, "runtime", "dask", f"{CLUSTER} dask"),
+    "ray": Source(cluster, "runtime", "ray", f"{CLUSTER} ray"),
 }
-"""Option -> function, file and table."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    for option in TABLES:
+    for option in SOURCES:
         parser.add_argument(f"--{option}", type=Path, help="the file that the benchmark wrote")
     parser.add_argument("--conditions", required=True, help="machine and load, in words")
     args = parser.parse_args()
-    for option, (table, name, key) in TABLES.items():
-        source = getattr(args, option)
-        if source is not None:
-            path = RESULTS / f"{name}.json"
-            page = json.loads(path.read_text(encoding="utf-8"))
-            page["tables"][key] = table(json.loads(source.read_text(encoding="utf-8")))
-            page.setdefault("measured", {})[key] = args.conditions
+    for option, source in SOURCES.items():
+        given = getattr(args, option)
+        if given is not None:
+            path = RESULTS / f"{source.file}.json"
+            page = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+            table = source.table(json.loads(given.read_text(encoding="utf-8")))
+            page.setdefault("tables", {})[source.name] = table
+            page.setdefault("measured", {})[source.name] = args.conditions
+            commands = [s.command for s in SOURCES.values() if s.file == source.file]
+            page["measured_with"] = ", ".join(commands)
+            old = [name for name in page["tables"] if name not in page["measured"]]
+            page["provenance"] = "written by docs/make_benchmarks.py" + (
+                f"; transcribed from earlier pages: {', '.join(old)}" if old else ""
+            )
             path.write_text(json.dumps(page, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     fill_pages()
 

@@ -8,12 +8,15 @@ references to its inputs; Ray places it on a node with a free processor.
 python benchmarks/runtime/cluster_cholesky.py --backend dask --rounds 3
 python benchmarks/runtime/cluster_cholesky.py --backend ray --devices uniform
 python benchmarks/runtime/cluster_cholesky.py --backend dask --size 320
+
+--out FILE adds the medians to a file, from which docs/make_benchmarks.py makes a table.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
 import sys
 import tempfile
@@ -21,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -195,6 +199,7 @@ def main() -> None:
         default=160,
         help="of a tile: 160 for tasks of a few ms, 320 for eight times as much",
     )
+    parser.add_argument("--out", type=Path, help="a JSON file that gets the medians too")
     args = parser.parse_args()
     os.environ.update(CHOLESKY_DEVICES=args.devices, CHOLESKY_SIZE=str(args.size))
     cholesky = importlib.import_module("cholesky")
@@ -224,6 +229,21 @@ def main() -> None:
         f"{different[args.devices]}, {args.rounds} rounds; results checked\n"
     )
     print(table_text(cholesky.summary(spans), cholesky.COLUMNS))
+    if args.out is not None:
+        rows = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else []
+        medians = {name: median(seconds) for name, seconds in spans.items()}
+        rows.append(
+            {
+                "backend": title,
+                "devices": different[args.devices],
+                "size": args.size,
+                "rounds": args.rounds,
+                "load": os.getloadavg()[0],
+                "own": medians.pop(own),
+                "weft": medians,
+            }
+        )
+        args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
 
 def add_planner(parser: argparse.ArgumentParser) -> None:
     """Add --planner, --seconds and --seed."""
-    text = "default: heft (see: weft list planners)"
+    text = "the planner (default: heft; see: weft list planners)"
     add_option(parser, "--planner", str, "NAME", text, default="heft")
     add_seconds(parser)
     add_seed(parser)
@@ -152,7 +152,12 @@ def add_uncertainty(parser: argparse.ArgumentParser) -> None:
     text = "sigma of log-normal duration factors, no unit"
     add_option(group, "--noise", number(least=0), "S", text, default=0.0)
     add_option(
-        group, "--bias", number(least=0), "S", "the same per task kind and device kind", default=0.0
+        group,
+        "--bias",
+        number(least=0),
+        "S",
+        "the same, one factor per task kind and device kind",
+        default=0.0,
     )
     add_option(
         group, "--slowdowns", number(least=0), "R", "expected slowdowns per device", default=0.0

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flag(parser, "--quality", "planners at equal time budgets: gap to the best known makespan")
     graphs = "graphs with best known makespans (results.json); default: generated ones"
     add_option(parser, "--graphs", Path, "FOLDER", graphs)
-    add_option(parser, "--out", Path, "JSON", "also write the values here")
+    add_option(parser, "--out", Path, "JSON", "write the figures to this file too")
 
 
 def run(args: argparse.Namespace) -> None:

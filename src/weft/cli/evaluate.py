@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "a policy by name (see: weft list policies) or file"
     add_names(parser, "policy", text, many="+")
     add_stream(parser)
-    text = "of the first branch of the watched choice (default: 0, 0.1, ..., 1)"
+    text = "probabilities of the first branch of the watched choice (default: 0, 0.1, ..., 1)"
     add_option(parser, "--probabilities", _probabilities, "P,P", text)
     add_flag(parser, "--own", "leave the probabilities as the stream has them")
     add_option(parser, "--seeds", whole(1), "N", "draws, by the seeds 1 to N", default=10)
@@ -40,7 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="default: as the policy was trained; event for rules; published: the authors' "
         "environment exactly, with its expiry, order of queues and single events",
     )
-    text = "with --idle published: habits to leave out, of single-event, expiry, heap-order"
+    text = (
+        "with --idle published: habits left out: single-event, expiry, heap-order (default: none)"
+    )
     add_option(parser, "--without", names, "HABIT,HABIT", text, default=[])
 
 

@@ -29,10 +29,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flag(parser, "--dry", "do not keep the result; by default runs use it as a prior")
     text = "measure the Dask cluster of this scheduler instead"
     add_option(parser, "--cluster", str, "ADDRESS", text)
-    add_option(parser, "--function", str, "MODULE:NAME", "measure this function of lists instead")
-    add_option(parser, "--item", str, "ITEM", "MODULE:NAME or JSON", default="null")
-    add_option(parser, "--sizes", _sizes, "N,N", "default: 1,2,4,8", default=(1, 2, 4, 8))
-    add_option(parser, "--repeats", whole(1), "N", "default: 5", default=5)
+    add_option(
+        parser,
+        "--function",
+        str,
+        "MODULE:NAME",
+        "measure this function, which takes a list of items, by batch size",
+    )
+    add_option(
+        parser, "--item", str, "ITEM", "the item in its lists: MODULE:NAME or JSON", default="null"
+    )
+    add_option(
+        parser, "--sizes", _sizes, "N,N", "batch sizes (default: 1,2,4,8)", default=(1, 2, 4, 8)
+    )
+    add_option(parser, "--repeats", whole(1), "N", "calls per batch size", default=5)
     add_option(parser, "--kind", str, "KIND", "task kind (default: the function's name)")
     add_option(parser, "--out", Path, "TOML", "write the curve, or the cluster")
 

@@ -33,11 +33,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_problems(parser, "workflows or problems; each job runs one of them", many="*")
     add_option(
-        parser, "--policy", str, "NAME", "default: fifo (see: weft list policies)", default="fifo"
+        parser,
+        "--policy",
+        str,
+        "NAME",
+        "the policy (default: fifo; see: weft list policies)",
+        default="fifo",
     )
     jobs = parser.add_argument_group("jobs")
     add_option(
-        jobs, "--workload", Path, "FILE", "a stream of jobs from a file, in place of all this"
+        jobs, "--workload", Path, "FILE", "the jobs of a workload file, instead of drawn ones"
     )
     add_option(jobs, "--jobs", whole(1), "N", "how many", default=1)
     jobs.add_argument(

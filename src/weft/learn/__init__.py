@@ -1,7 +1,7 @@
 """Environments and learners, one file per algorithm.
 
 - `cma`: separable CMA-ES
-- `dqn`: deep Q-networks that choose among candidates, in stages
+- `dqn`: deep Q-networks that choose among candidates, in stages; trains the policy `dqn`
 - `ppo`: proximal policy optimisation with masked actions
 - `onnx_session`: onnxruntime on one thread, for timings
 - `rendering`: the state of a simulation as text

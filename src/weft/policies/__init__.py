@@ -1,14 +1,14 @@
 """Online decisions, View -> Decision: the table of policies and the one loader of all of them.
 
 - `policy`: the protocol and the table
-- `load`: a policy by name, path or object
+- `load`: `weft.load_policy`, a policy by name, path or object
 - `simulate`: `weft.simulate`
 - `long_stream`: streams of millions of jobs in constant memory
 - `onnx_export`: `weft.export_onnx`
 - `rules`: an order of ready tasks and a placement; `service_levels`: deadlines and priorities
 - `replanning`: list scheduling of all uncommitted tasks at every event
 - `search`: search for a better plan at every event
-- `two_stage`: Q-networks that choose a task, then a device
+- `two_stage`: `dqn`, Q-networks that choose a task, then a device
 - `graph`: graph networks (Decima, Lachesis) and DEFT
 - `hybrid`: durations learned while they are used
 - `conditional`: rules, networks and rollouts for streams of conditional jobs

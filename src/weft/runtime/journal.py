@@ -304,8 +304,8 @@ def _drop(done: dict[int, JournalEntry], children: list[list[int]], gone: list[i
 def replay(life: LiveLifecycle, entries: Sequence[JournalEntry]) -> list[Group]:
     """Repeat the entries of a journal, parents first; return the groups that were done.
 
-    A task whose device no longer exists is done on another one in no time, when it ended: that
-    device may have run something else meanwhile.
+    A task whose device no longer exists counts as done on another device, at the moment it ended
+    and without taking time there: that device may have run something else meanwhile.
     """
     names = {name: d for d, name in enumerate(life.workload.cluster.names)}
     groups = []

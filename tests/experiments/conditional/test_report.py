@@ -133,6 +133,11 @@ def test_the_command_writes_numbers_and_a_page(tmp_path, shipped, monkeypatch, c
     assert curves["pi4"][1]["relative"] / curves["pi4"][0]["relative"] == pytest.approx(
         np.exp(-0.1)
     )
+    tables = json.loads((out / "page.json").read_text())["tables"]
+    by_policy = {cells[0]: cells[1:] for cells in tables["event"]["rows"]}
+    assert by_policy["`unit-fifo`"][5] == row["mean"]  # p(c) = 0.5
+    assert {"authors' pi4", "`conditional-pi4`"} <= set(by_policy)
+    assert len(tables["paper"]["columns"]) == len(tables["paper"]["rows"][0]) == 14
     page = (out / "report.html").read_text()
     assert not re.search(
         r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//|url\(\s*[\"']?(?:https?:)?//|@import", page

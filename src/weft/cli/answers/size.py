@@ -20,8 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_file(parser, "a workflow in any known format")
     add_option(parser, "--catalogue", Path, "TOML", "a cluster file with prices", required=True)
-    add_option(parser, "--deadline", _seconds, "T", "rent the cheapest that ends by then: 2h")
-    add_option(parser, "--budget", number(above=0), "M", "rent the fastest for this money")
+    text = "rent the cheapest machines that finish within this time: 2h, 90 min"
+    add_option(parser, "--deadline", _seconds, "T", text)
+    text = "rent the fastest machines for this money, in the unit of the prices"
+    add_option(parser, "--budget", number(above=0), "M", text)
     add_flag(parser, "--whole-nodes", "nodes are rented as a whole, not by device")
     add_planner(parser)
     add_option(parser, "--picture", Path, "FILE", "time against rent, as HTML, SVG or PNG")

@@ -30,8 +30,8 @@ CHANGES = {
     "remove": ("NAME", "a device by name, or some of a kind: 2xT4"),
     "bandwidth": ("x2", "faster links; of some: V100,T4=x2 (nodes, kinds or devices)"),
     "latency": ("x0.5", "the latency of links; of some as above"),
-    "faster": ("KIND=1.5", "tasks of a kind so many times as fast"),
-    "speed": ("NAME=1.2", "a device or a kind of device so many times as fast"),
+    "faster": ("KIND=1.5", "tasks of a kind, this many times as fast"),
+    "speed": ("NAME=1.2", "a device or a kind of device, this many times as fast"),
 }
 
 
@@ -47,7 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "try every device kind, link and task kind 20 %% faster and slower, a device more or less",
     )
     add_option(
-        parser, "--share", number(above=0, most=0.99), "X", "share of --tornado", default=0.2
+        parser,
+        "--share",
+        number(above=0, most=0.99),
+        "X",
+        "how much faster and slower in --tornado, as a share",
+        default=0.2,
     )
     add_planner(parser)
     add_option(parser, "--picture", Path, "FILE", "the tornado as HTML, SVG or PNG")

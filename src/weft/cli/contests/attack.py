@@ -8,7 +8,7 @@ from pathlib import Path
 from weft.cli.arguments import add_option, add_seconds, add_seed, options_of
 from weft.cli.values import whole
 
-SUMMARY = "search small problems on which a planner or policy is much worse than another"
+SUMMARY = "search for small problems on which a planner or policy is much worse than another"
 EXAMPLE = """\
   weft attack heft --against cpop --out worst.json
   weft plan worst.json --planner heft --gantt worst.html"""

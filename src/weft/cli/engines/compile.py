@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "compile kernels ahead of their first use"
 EXAMPLE = """\
-  weft compile                       # all, for this user: a line of an image's recipe
+  weft compile                       # all, for this user: for the build of an image
   weft compile heft anytime fifo     # these planners and policies
   weft compile --into kernels        # for any processor of the level x86-64-v3, into a folder"""
 
@@ -33,7 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "a planner or policy (default: all of them; see: weft list)"
     add_names(parser, "names", text, many="*")
     parser.add_argument(
-        "--into", type=Path, metavar="DIR", help="a new or empty folder, as wheels of weft hold it"
+        "--into",
+        type=Path,
+        metavar="DIR",
+        help="write them to this new or empty folder, as in wheels of weft",
     )
 
 

@@ -38,12 +38,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser, "a workflow or problem, to be planned; with --problem: a saved schedule")
     add_problem(parser)
     add_planner(parser)
-    add_option(parser, "--commands", Path, "JSON", "the commands of tasks or kinds")
+    add_option(
+        parser, "--commands", Path, "JSON", "the commands of tasks or task kinds (see below)"
+    )
     add_option(parser, "--out", Path, "DIR", "a new or empty folder", required=True)
     slurm = parser.add_argument_group("for slurm")
     add_flag(slurm, "--any-node", "let Slurm choose nodes (default: those planned)")
-    add_option(slurm, "--nice-step", whole(0), "N", "more of nice per place in the plan", default=1)
-    limit = "time limit of a job over its planned time (default: the partition's limit)"
+    add_option(
+        slurm,
+        "--nice-step",
+        whole(0),
+        "N",
+        "difference in nice between one job of the plan and the next",
+        default=1,
+    )
+    limit = "time limit of a job, in multiples of its planned time (default: that of the partition)"
     add_option(slurm, "--time-factor", number(above=0), "X", limit)
 
 

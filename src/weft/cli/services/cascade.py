@@ -36,11 +36,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommands."""
     commands = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     serve = _command(commands, "serve", "answer requests over HTTP or from lines of input", SERVE)
-    add_option(serve, "--host", str, "IP", "default: 127.0.0.1", default="127.0.0.1")
+    add_option(serve, "--host", str, "IP", "address", default="127.0.0.1")
     add_option(serve, "--port", whole(0), "N", "0: any free one", default=8788)
     add_flag(serve, "--stdin", "read lines of JSON, not HTTP")
     add_option(serve, "--shadow", str, "NAME", "a policy to ask, but not to follow")
-    add_option(serve, "--timeout", number(above=0), "S", "of each line of --stdin, in seconds")
+    add_option(
+        serve,
+        "--timeout",
+        number(above=0),
+        "S",
+        "with --stdin: time limit of each line, in seconds",
+    )
     add_option(serve, "--measured", Path, "FILE", "write what was measured at the end")
     measure = _command(commands, "measure", "measure batch curves and branches", MEASURE)
     measure.add_argument("payloads", type=Path, metavar="LINES", help="a payload of JSON per line")
@@ -50,10 +56,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tune = _command(commands, "tune", "train a policy for what was measured", TUNE)
     add_option(tune, "--log", Path, "FILE", "the measured stream; default: that of the file")
     add_option(
-        tune, "--seconds", number(least=1), "S", "processor time of the training", default=60.0
+        tune,
+        "--seconds",
+        number(least=1),
+        "S",
+        "processor time of the training, in seconds",
+        default=60.0,
     )
-    add_flag(tune, "--network", "train networks too, beyond the 27 numbers")
-    text = "1 for the least mean completion time (default); 2 or more: slow requests count more"
+    add_flag(tune, "--network", "train networks too, not only the 27 weights of the score")
+    text = "1: least mean completion time; 2 or more: slow requests count more (default: 1)"
     add_option(tune, "--norm", number(least=1), "P", text, default=1.0)
     add_goal(tune)
     add_option(tune, "--seed", whole(0), "N", "seed", default=0)

@@ -46,9 +46,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "an application; several times (default: default=1)"
     add_option(limits, "--application", str, "NAME=SHARE[,S/S]", text, action="append")
     add_option(limits, "--queue", whole(1), "N", "runs per application, at most", default=1000)
-    add_option(limits, "--rate", number(above=0), "N", "requests per second", default=5000.0)
     add_option(
-        limits, "--body", whole(1), "BYTES", "size of a request (default: 4 MiB)", default=4 << 20
+        limits, "--rate", number(above=0), "N", "requests per second, at most", default=5000.0
+    )
+    add_option(
+        limits,
+        "--body",
+        whole(1),
+        "BYTES",
+        "size of a request, at most (default: 4 MiB)",
+        default=4 << 20,
     )
     add_option(limits, "--keep", whole(1), "N", "ended runs that stay on disk", default=10_000)
 

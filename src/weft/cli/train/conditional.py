@@ -239,7 +239,7 @@ def _rollout_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--futures", whole(2), "N", text, default=16)
     text = "keep the steps in this folder: a training that was stopped goes on from there"
     add_option(parser, "--keep", Path, "FOLDER", text)
-    text = "let the hidden layers grow to these sizes"
+    text = "let the hidden layers grow to these sizes (default: as they are)"
     add_option(parser, "--hidden", _sizes, "N,N", text, default=())
     parser.add_argument(
         "--detail",
@@ -327,7 +327,7 @@ def _index_arguments(parser: argparse.ArgumentParser) -> None:
     add_stream(parser)
     add_option(parser, "--generations", whole(1), "N", "generations", default=300)
     add_option(parser, "--jobs", whole(1), "N", "jobs per draw", default=2000)
-    text = "completion (the mean; default), p95, p99, tardiness or late"
+    text = "completion (the mean), p95, p99, tardiness or late"
     add_option(parser, "--objective", str, "NAME", text, default="completion")
     add_common_arguments(parser)
 

@@ -9,6 +9,7 @@ published          the environment of the published code exactly, with its habit
 published_kernel   the same compiled
 published_network  networks in both
 statistics         tables of results.json
+page               tables of the documentation
 report             the page
 report_sections    further sections of the page
 """
@@ -18,6 +19,7 @@ __all__ = [
     "any_graph",
     "contenders",
     "experiment",
+    "page",
     "published",
     "published_kernel",
     "published_network",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.experiments.conditional import report
+from weft.experiments.conditional.page import page_tables
 from weft.experiments.conditional.runs import ConditionalPlan, RunSetup, StepSeeds, run_steps
 from weft.experiments.conditional.statistics import ConditionalResults, summarise
 from weft.experiments.harness import Checkpoint, Progress, finish
@@ -41,7 +42,7 @@ def reproduce(
         found.add(step, result)
     results = summarise(found, quick=quick)
     results["seconds"] = time.perf_counter() - begin
-    return finish(folder, results, report.write, checkpoint)
+    return finish(folder, results, report.write, checkpoint, page_tables(results))
 
 
 def table(results: dict[str, Any]) -> str:

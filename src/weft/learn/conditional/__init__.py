@@ -1,6 +1,6 @@
 """Learning for streams of conditional jobs.
 
-- `env`: Gymnasium environments
+- `env`: Gymnasium environments (`weft.sim.vector.observation` makes what they observe)
 - `fitting`: the best policy for one stream
 - `index`: tuning of the index rule by CMA-ES
 - `online`: PPO during the run that is evaluated

@@ -1,8 +1,9 @@
 """Streams of conditional jobs as Gymnasium environments.
 
-Call ``gymnasium.make("weft/Conditional-v0")``. Observations, actions
-and rewards are those of Debner, Krahn and Hirvisalo (2024), for any stream; see
-`weft.sim.vector.batch`. Learners that need no layer in between step a `StepBatch` themselves.
+Call ``gymnasium.make("weft/Conditional-v0")``. Observations, actions and rewards are those of
+Debner, Krahn and Hirvisalo (2024), for any stream: `weft.sim.vector.observation` makes the
+observations and masks, `weft.sim.vector.batch` steps. Learners that need no layer in between step a
+`StepBatch` themselves.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 - `hyperqueue`: tasks of a HyperQueue server
 - `local`: processes of this machine
 - `named`: backends by name
-- `payload`: pickled values with shared buffers
+- `payload`: data between processes: pickled values with shared buffers
 - `pilots`: workers that a batch system starts
 - `protocol`: orders and events
 - `ray`: actors of Ray

@@ -5,7 +5,7 @@
 - `events`: observers, and the interpretation of events
 - `failure`: failed tasks and their errors
 - `garbage`: fewer searches for garbage while a run lasts
-- `instances`: references to results, and timers; `retries`: retries and time limits
+- `instances`: references to results, and timers; `retries`: retries and timeouts
 - `live_lifecycle`: the life cycle of a real run; `resumable`: one that can be saved
 """
 

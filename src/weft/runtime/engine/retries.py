@@ -1,4 +1,4 @@
-"""Retries and time limits of the tasks of a run, and which task a lost device is blamed on."""
+"""Retries and timeouts of the tasks of a run, and which task a lost device is blamed on."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Application:
     shape : the promises as they were given, alone or in lists, tuples and dicts
     promised : task number of each promise in `shape`, by identity
     functions : per task, the name of its measurements; empty: the kinds of the workflow
-    devices : per task, name or kind of the device it needs, empty: any; empty: no task needs one
+    devices : per task, name or kind of the device it needs ("": any); empty: no task needs one
     ways : task -> variant -> its call, for tasks with variants that call other functions
     """
 
@@ -166,7 +166,7 @@ def from_functions(workflow: Workflow, functions: Functions) -> Application:
 def _check_ways(
     task: str, functions: Mapping[str, Any], variants: Sequence[Variant], *, whole: bool
 ) -> None:
-    """Refuse functions of variants that there are not; with `whole`, variants without function."""
+    """Refuse functions of unknown variants; with `whole`, also variants without a function."""
     known = [way.name for way in variants]
     for name in functions:
         if name not in known:

@@ -120,7 +120,7 @@ class RunStore:
         self._put(_ADD, (number, body, *(run[key] for key in _FACTS)), number, done)
 
     def event(self, run: int, seq: int, time: float, kind: str, content: dict[str, Any]) -> None:
-        """Write an event; with the same number it replaces none."""
+        """Write an event; a stored event of the same number stays as it is."""
         self._put(_EVENT, (run, seq, time, kind, json.dumps(content)), run)
 
     def begin(self, run: int, time: float) -> None:
