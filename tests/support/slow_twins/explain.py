@@ -52,7 +52,6 @@ class SlowExplanation:
             columns = (a[key] for key in ("task", "device", "start", "finish"))
             self.transfers = planned_transfers(problem, *columns)
         self.eager = self.trace is None or self.trace.eager
-        self.settled_memo: dict[tuple[int, int], Run | None] = {}
 
     def problem_of(self, job: int) -> Problem:
         if self.trace is not None:

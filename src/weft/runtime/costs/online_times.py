@@ -39,7 +39,8 @@ class ServerTimes:
     Attributes
     ----------
     gaps : seconds between two answers while requests wait, and the size of the second
-    waits : seconds of a request beyond those before it at the pace of then, and its size
+    waits : seconds that a request took beyond those of the requests before it, at the pace of that
+        time, and its size
     """
 
     open_size: float = 0.0

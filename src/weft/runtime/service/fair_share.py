@@ -90,8 +90,8 @@ class FairShareDecider(Observer):
     ahead : groups a device may hold, including the running one; a device that finished k groups
         at once may hold k - 1 more, so that small tasks do not leave it idle
     reservations : budgets of applications; None: there are none
-    backlogged : names the applications with more submissions than may run; what is sent ahead of
-        time is theirs, too, though all their ready tasks may be sent
+    backlogged : names the applications with submissions that still wait; where one of them has used
+        less, others get no tasks ahead of time
     """
 
     def __init__(
