@@ -26,6 +26,7 @@ import numpy as np
 
 from weft.model import Workflow
 from weft.runtime.backends.protocol import Call, Input
+from weft.runtime.costs.keys import names_in
 from weft.runtime.inputs.promises import Body, Task
 
 LIMIT = 1 << 30
@@ -154,7 +155,7 @@ class _Content:
         self.add(function.__kwdefaults__)
         for cell in function.__closure__ or ():
             self.add(_cell_value(cell))
-        names = tuple(sorted(dict.fromkeys(_names(function.__code__))))
+        names = tuple(sorted(dict.fromkeys(names_in(function.__code__))))
         for name in names:
             if name in function.__globals__:
                 self._write("global", name)
@@ -248,13 +249,6 @@ def _parts_of_code(code: CodeType) -> Iterator[Any]:
     yield from (code.co_posonlyargcount, code.co_code, code.co_exceptiontable)
     yield from (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
     yield code.co_consts
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
 
 
 def _cell_value(cell: Any) -> Any:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from math import isfinite
 from pathlib import Path
+from types import CodeType
 from typing import Any, NamedTuple
 
 Sizes = tuple[tuple[str, float], ...]
@@ -54,6 +55,14 @@ def function_identity(function: Any) -> str:
         file = getattr(sys.modules["__main__"], "__file__", None)
         module = Path(file).stem if file else module
     return f"{module}.{named.__qualname__}"
+
+
+def names_in(code: CodeType) -> Iterator[str]:
+    """Yield the names that the code of a function uses, with those of its nested functions."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from names_in(constant)
 
 
 def argument_sizes(args: Iterable[Any], kwargs: Mapping[str, Any]) -> Sizes:

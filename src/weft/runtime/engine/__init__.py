@@ -2,7 +2,7 @@
 
 - `dispatch`: orders per device, and reservations
 - `driver`: backend events in, orders out
-- `events`: observers, and the interpretation of events
+- `events`: observers, the source of jobs, and the interpretation of events
 - `failure`: failed tasks and their errors
 - `garbage`: fewer searches for garbage while a run lasts
 - `instances`: references to results, and timers; `retries`: retries and timeouts

@@ -10,12 +10,9 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 from time import perf_counter
-from typing import Protocol
-
-import numpy as np
 
 from weft.errors import InvalidInput, Stuck
-from weft.model import Cluster, Scenario, Trace, Workload
+from weft.model import Cluster, Trace, Workload
 from weft.runtime.backends.protocol import (
     Backend,
     Call,
@@ -31,7 +28,14 @@ from weft.runtime.costs.drift import DriftDetector
 from weft.runtime.deciders.fallback import FallbackDecider
 from weft.runtime.deciders.policy import Decider, greedy
 from weft.runtime.engine.dispatch import Dispatch
-from weft.runtime.engine.events import Observer, ordered_ends, outcomes_of, restricted_to
+from weft.runtime.engine.events import (
+    Intake,
+    Observer,
+    ordered_ends,
+    outcomes_of,
+    restricted_to,
+    scenario_so_far,
+)
 from weft.runtime.engine.failure import Failure
 from weft.runtime.engine.instances import Instances
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
@@ -46,18 +50,6 @@ CORRECTING_SHARE = 0.02
 
 INTAKE_SECONDS = 0.02
 """Seconds between two checks of the intake for more jobs."""
-
-
-class Intake(Protocol):
-    """Source of more jobs during a run."""
-
-    def take(self, driver: Driver) -> bool:
-        """Add jobs by `Driver.add` and deliver ended ones; return whether any were added."""
-        ...
-
-    def due(self) -> float:
-        """Return when to ask for decisions again; inf: at the next event."""
-        ...
 
 
 class Driver:
@@ -195,22 +187,8 @@ class Driver:
 
     def trace(self) -> Trace:
         """Return the trace so far; its scenario holds the branches that were taken."""
-        outcome = np.maximum(self.life.outcome, 0)
-        cancel = [
-            self.now if failed else at
-            for failed, at in zip(self.life.failed, self.instances.cancels, strict=True)
-        ]
-        if not self.life.modelled:  # a job may finish just before the driver cancels it
-            cancel = [
-                inf if done < inf else at
-                for done, at in zip(self.life.job_finish, cancel, strict=True)
-            ]
-        scenario = Scenario.of(
-            self.workload,
-            outcome=outcome,
-            changes=np.array(self.changes, float).reshape(-1, 3),
-            cancel=np.array(cancel),
-        )
+        cancels = self.instances.cancels
+        scenario = scenario_so_far(self.life, self.workload, cancels, self.changes, self.now)
         # With the estimates the run began with, so that predicted and measured can be compared.
         plain = self.life.trace(scenario, self.name)
         trace = replace(plain, workload=self.workload, measured=True)

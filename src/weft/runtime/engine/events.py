@@ -1,14 +1,22 @@
-"""Observers of a run, and the interpretation of the events that backends report."""
+"""Observers of a run, its source of jobs, and what the events of backends mean."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
 
 from weft.errors import InvalidInput
+from weft.model import Scenario, Workload
 from weft.runtime.backends.protocol import DeviceAdded, DeviceLost, Event, Failed, Finished, Started
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.sim.device_state import Group
+
+if TYPE_CHECKING:
+    from weft.runtime.engine.driver import Driver
 
 
 class Observer:
@@ -36,6 +44,18 @@ class Observer:
 
     def close(self) -> None:
         """Release resources; called however the run ends."""
+
+
+class Intake(Protocol):
+    """Source of more jobs during a run."""
+
+    def take(self, driver: Driver) -> bool:
+        """Add jobs by `Driver.add` and deliver ended ones; return whether any were added."""
+        ...
+
+    def due(self) -> float:
+        """Return when to ask for decisions again; inf: at the next event."""
+        ...
 
 
 def ordered_ends(events: Sequence[Event]) -> list[Finished | Failed]:
@@ -88,3 +108,24 @@ def _branch_number(name: str | int, known: list[str]) -> int:
     if isinstance(name, int) and 0 <= name < len(known):
         return name
     raise InvalidInput(f"it returned the branch {name!r}; it must be one of {known}")
+
+
+def scenario_so_far(
+    life: LiveLifecycle,
+    workload: Workload,
+    cancels: Sequence[float],
+    changes: Sequence[tuple[float, int, float]],
+    now: float,
+) -> Scenario:
+    """Return the branches, changes of devices and cancellations that a run had until now."""
+    cancel = [now if failed else at for failed, at in zip(life.failed, cancels, strict=True)]
+    if not life.modelled:  # a job may finish just before the driver cancels it
+        cancel = [
+            inf if done < inf else at for done, at in zip(life.job_finish, cancel, strict=True)
+        ]
+    return Scenario.of(
+        workload,
+        outcome=np.maximum(life.outcome, 0),
+        changes=np.array(changes, float).reshape(-1, 3),
+        cancel=np.array(cancel),
+    )

@@ -13,14 +13,14 @@ import contextlib
 import pickle
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from weft.errors import WeftError
 from weft.runtime.backends.calls import pickled_function
-from weft.runtime.costs.keys import function_identity
+from weft.runtime.costs.keys import function_identity, names_in
 
 SLOTS = 256
 """Functions that workers hold at once."""
@@ -181,7 +181,7 @@ def _add_bindings(function: FunctionType, found: list[Binding], seen: set[int]) 
     reads: list[Callable[[], Any]] = [
         partial(getattr, cell, "cell_contents", None) for cell in function.__closure__ or ()
     ]
-    reads += [partial(used.get, name) for name in _names(function.__code__) if name in used]
+    reads += [partial(used.get, name) for name in names_in(function.__code__) if name in used]
     reads.append(partial(getattr, function, "__defaults__"))
     found.append((partial(getattr, function, "__code__"), function.__code__))
     new = [(read, read()) for read in reads]
@@ -211,10 +211,3 @@ def _importable(value: Any) -> bool:
         return b"__main__" not in pickle.dumps(value)
     except Exception:  # noqa: BLE001  # no such name
         return False
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
