@@ -11,6 +11,8 @@ import weft
 from weft.cli.main import main
 from weft.errors import InvalidInput
 from weft.experiments.shift import runs
+from weft.experiments.shift.bandit import EnsembleBandit, _forward, _gradient
+from weft.experiments.shift.chooser import HybridChooser
 from weft.experiments.shift.contenders import (
     fixed_fractions,
     forest_fractions,
@@ -27,10 +29,8 @@ from weft.experiments.shift.queues import cluster_problem, hybrid_policy
 from weft.experiments.shift.runs import physics_row
 from weft.experiments.shift.statistics import within
 from weft.experiments.shift.tasks import CPU, GPU, Tasks, TaskSequence, sequences, split_seconds
-from weft.learn.durations.bandit import EnsembleBandit, _forward, _gradient
 from weft.learn.durations.model import DurationModel
 from weft.model import Workload
-from weft.policies.hybrid.chooser import HybridChooser
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import numpy as np
 
 import weft
 from tests.fuzz.seed import Seed
+from weft.experiments.shift.forest import LEAF, NODE, Forest
 from weft.formats.model_file import BUNDLED, Model, read_model, save_model
 from weft.formats.native.stream_toml import load_stream
-from weft.learn.durations.forest import LEAF, NODE, Forest
 from weft.learn.durations.model import DurationModel
 from weft.learn.imitation.deepsched.data import read_job_lists
 from weft.model import Problem, Workload

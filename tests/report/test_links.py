@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import weft
+from weft.experiments.shift.forest import LEAF, NODE, Forest, write_onnx
 from weft.formats.parsing.source import write_file
-from weft.learn.durations.forest import LEAF, NODE, Forest, write_onnx
 from weft.learn.durations.model import DurationModel
 from weft.planners.whatif import tornado
 from weft.report.answers import save_tornado

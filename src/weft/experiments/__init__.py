@@ -13,6 +13,8 @@ shift        learned device choice under a shift of the workload
 streams      a published testbed (DWS-Testbed): its rules, its rivals and weft's policies
 arena        contests of planners and policies: attacks, benchmark instances, records
 benchmarks   speed and plan quality
+documents    the verdicts of all documents on one page
+onnx_session onnxruntime on one thread, for timings
 """
 
 __all__ = [
@@ -20,10 +22,12 @@ __all__ = [
     "batch_curves",
     "benchmarks",
     "conditional",
+    "documents",
     "families",
     "gpu_cluster",
     "harness",
     "imitation",
+    "onnx_session",
     "shift",
     "streams",
 ]

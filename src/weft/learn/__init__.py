@@ -3,7 +3,6 @@
 - `cma`: separable CMA-ES
 - `dqn`: deep Q-networks that choose among candidates, in stages; trains the policy `dqn`
 - `ppo`: proximal policy optimisation with masked actions
-- `onnx_session`: onnxruntime on one thread, for timings
 - `rendering`: the state of a simulation as text
 - `replay_memory`: episodes, drawn by priority
 - `settings`: checks of settings, records of trainings, progress callbacks
@@ -26,7 +25,6 @@ __all__ = [
     "dqn",
     "durations",
     "imitation",
-    "onnx_session",
     "ppo",
     "rendering",
     "replay_memory",

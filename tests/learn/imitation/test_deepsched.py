@@ -14,17 +14,18 @@ pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'weft[
 
 from weft.cli.main import BAD_INPUT, DONE, main
 from weft.errors import InvalidInput
-from weft.learn.imitation.deepsched import data, paper
-from weft.learn.imitation.deepsched.examples import example_of, stacked
-from weft.learn.imitation.deepsched.paper import PaperNet
-from weft.learn.imitation.deepsched.runtimes import (
+from weft.experiments.imitation import paper
+from weft.experiments.imitation.paper import PaperNet
+from weft.experiments.imitation.runtimes import (
     onnx_runtime,
     plan_through,
     torch_runtime,
     write_paper_onnx,
 )
+from weft.experiments.onnx_session import onnx_session
+from weft.learn.imitation.deepsched import data
+from weft.learn.imitation.deepsched.examples import example_of, stacked
 from weft.learn.imitation.deepsched.training import DeepSchedSettings, net_of, train
-from weft.learn.onnx_session import onnx_session
 from weft.model import Problem
 from weft.model.check import check
 from weft.planners import plan

@@ -261,7 +261,7 @@ def test_online_learning_runs_to_the_end_and_repeats():
     ppo = pytest.importorskip(
         "weft.learn.ppo", reason="training needs torch: pip install 'weft-scheduling[learn]'"
     )
-    from weft.learn.conditional.online import ONLINE, play_online
+    from weft.experiments.conditional.online import ONLINE, play_online
 
     stream = load_stream("conditional-paper").with_jobs(150)
     policy = load_policy("conditional-pi3").learned

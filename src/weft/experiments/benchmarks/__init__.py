@@ -8,6 +8,17 @@ quality         gap to the best known makespan at equal time limits
 search          `anytime` in processor time of one thread
 published_like  random graphs like those with published best makespans
 conditional     training and decision speed for streams of conditional jobs
+conditional_peers  sb3-contrib, torch and onnxruntime on the same streams
 """
 
-__all__ = ["conditional", "large", "peer", "published_like", "quality", "scale", "search", "speed"]
+__all__ = [
+    "conditional",
+    "conditional_peers",
+    "large",
+    "peer",
+    "published_like",
+    "quality",
+    "scale",
+    "search",
+    "speed",
+]

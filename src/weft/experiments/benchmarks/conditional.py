@@ -133,7 +133,7 @@ def training(
     text = f"{rate:,.0f}; 5 M samples {verb} {whole:.0f} s"
     beside = "sb3-contrib is not installed: pip install sb3-contrib"
     if find_spec("sb3_contrib") is not None:
-        from weft.learn.conditional.peers import reference_rate
+        from weft.experiments.benchmarks.conditional_peers import reference_rate
 
         theirs = reference_rate(stream, peer_samples, settings, size=SIMULATIONS)
         figures["reference_samples_per_second"] = theirs
@@ -146,7 +146,7 @@ def training(
 
 def decision(stream: ConditionalStream, name: str, *, times: int) -> BenchMeasure:
     """Measure microseconds from observation and mask to the actions of all units."""
-    from weft.learn.conditional.peers import with_onnxruntime, with_torch
+    from weft.experiments.benchmarks.conditional_peers import with_onnxruntime, with_torch
 
     policy = NetworkPolicy(read_network(name))
     cases = _cases(stream, policy)

@@ -9,6 +9,7 @@ published          the environment of the published code exactly, with its habit
 published_kernel   the same compiled
 published_network  networks in both
 statistics         tables of results.json
+online             PPO during the run that is evaluated
 page               tables of the documentation
 report             the page
 report_sections    further sections of the page
@@ -19,6 +20,7 @@ __all__ = [
     "any_graph",
     "contenders",
     "experiment",
+    "online",
     "page",
     "published",
     "published_kernel",

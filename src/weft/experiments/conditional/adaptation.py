@@ -113,7 +113,7 @@ class Adaptation:
     def _learn(
         self, stream: ConditionalStream, draw: tuple[FloatArray, IntArray], seed: int
     ) -> FloatArray:
-        from weft.learn.conditional.online import play_online
+        from weft.experiments.conditional.online import play_online
 
         assert self.learner is not None
         assert isinstance(self.learner.who, TrainedNetwork)

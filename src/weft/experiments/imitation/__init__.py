@@ -3,9 +3,11 @@
 experiment      reproduce, table
 contenders      planners of the comparison
 runs            problems, and turnaround of the contenders on them
+paper           the document's network
+runtimes        the networks in ONNX and torch
 statistics      ratios to HEFT
 speed           time to schedule the document's sizes
 report          the page
 """
 
-__all__ = ["contenders", "experiment", "report", "runs", "speed", "statistics"]
+__all__ = ["contenders", "experiment", "paper", "report", "runs", "runtimes", "speed", "statistics"]

@@ -153,7 +153,7 @@ def _add(
 
 def _paper(found: ImitationResults) -> None:
     """Train and evaluate the document's network."""
-    from weft.learn.imitation.deepsched.paper import paper_schedule, sample_of, train_paper
+    from weft.experiments.imitation.paper import paper_schedule, sample_of, train_paper
 
     effort = found.effort
     number = 3 * effort.problems

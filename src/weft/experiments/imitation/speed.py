@@ -13,23 +13,23 @@ from typing import Any
 import numpy as np
 
 from weft.experiments.imitation.contenders import TRIVIAL, heft
-from weft.experiments.imitation.runs import draw_large
-from weft.learn.imitation.deepsched.paper import (
+from weft.experiments.imitation.paper import (
     inputs_of,
     paper_answer,
     sample_of,
     schedule_of,
     train_paper,
 )
-from weft.learn.imitation.deepsched.runtimes import (
+from weft.experiments.imitation.runs import draw_large
+from weft.experiments.imitation.runtimes import (
     onnx_runtime,
     plan_through,
     torch_runtime,
     use_one_thread,
     write_paper_onnx,
 )
+from weft.experiments.onnx_session import onnx_session
 from weft.learn.imitation.deepsched.training import net_of
-from weft.learn.onnx_session import onnx_session
 from weft.model import Problem
 from weft.planners import plan
 from weft.planners.imitation.deepsched.network import bundled_network

@@ -8,6 +8,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from weft.experiments.shift.bandit import EnsembleBandit
+from weft.experiments.shift.chooser import HybridChooser
+from weft.experiments.shift.forest import Forest
 from weft.experiments.shift.physics import PhysicsCase, profile_tasks
 from weft.experiments.shift.tasks import (
     BIASED,
@@ -19,11 +22,8 @@ from weft.experiments.shift.tasks import (
     document_tasks,
     split_seconds,
 )
-from weft.learn.durations.bandit import EnsembleBandit
-from weft.learn.durations.forest import Forest
 from weft.learn.durations.model import DurationModel
 from weft.model.columns import FloatArray, IntArray
-from weft.policies.hybrid.chooser import HybridChooser
 from weft.policies.hybrid.duration_process import DurationProcess
 
 TASKS = 500

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from weft.experiments.shift.contenders import forest_fractions, train_models
+from weft.experiments.shift.forest import Forest
 from weft.experiments.shift.physics import profile_tasks
 from weft.experiments.shift.tasks import CPU, GPU, Tasks
-from weft.learn.durations.forest import Forest
 from weft.model import Cluster, Problem, Scenario, Schedule, Trace, Workflow, Workload
 from weft.model.check import check
 from weft.model.columns import FloatArray

@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 
 from weft.experiments.harness import in_processes
+from weft.experiments.onnx_session import onnx_session
+from weft.experiments.shift import matrix_product
+from weft.experiments.shift.chooser import HybridChooser
 from weft.experiments.shift.contenders import (
     TASKS,
     Learner,
@@ -30,15 +33,12 @@ from weft.experiments.shift.contenders import (
     shifted_tasks,
     train_models,
 )
+from weft.experiments.shift.forest import Forest, fit_sklearn, write_onnx
 from weft.experiments.shift.physics import PHYSICS, Physics, draw_case
 from weft.experiments.shift.queues import ClusterResult, run_cluster
 from weft.experiments.shift.statistics import recovery, within
 from weft.experiments.shift.tasks import GPU, Tasks, TaskSequence, sequences, split_seconds
-from weft.learn.durations import matrix_product
-from weft.learn.durations.forest import Forest, fit_sklearn, write_onnx
-from weft.learn.onnx_session import onnx_session
 from weft.model.columns import FloatArray
-from weft.policies.hybrid.chooser import HybridChooser
 
 SEEDS, QUICK_SEEDS = 100, 20
 """Number of DQN agents; the DQN's row is their mean, and the tail is shown."""

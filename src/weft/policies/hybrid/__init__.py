@@ -2,8 +2,7 @@
 
 features          checked features and durations
 duration_process  durations on one device: a Gaussian process that detects changes
-chooser           a device per task, one task after the other
 policy            the registered policy, with queues and parallelism
 """
 
-__all__ = ["chooser", "duration_process", "features", "policy"]
+__all__ = ["duration_process", "features", "policy"]

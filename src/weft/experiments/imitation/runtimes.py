@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from weft.experiments.imitation.paper import PaperNet
+from weft.experiments.onnx_session import onnx_session
 from weft.formats.model_file import Numbers
 from weft.formats.onnx_graph import node, write_model
-from weft.learn.imitation.deepsched.paper import PaperNet
 from weft.learn.imitation.deepsched.training import DeepNet
-from weft.learn.onnx_session import onnx_session
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray
 from weft.planners.imitation.deepsched.features import (

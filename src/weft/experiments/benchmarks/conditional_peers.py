@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from weft.learn.onnx_session import onnx_session
+from weft.experiments.onnx_session import onnx_session
 from weft.learn.ppo import PpoSettings
 from weft.model.columns import BoolArray, IntArray
 from weft.model.conditional_stream import ConditionalStream

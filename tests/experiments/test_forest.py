@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from weft.errors import InvalidInput, MissingExtra
-from weft.learn.durations import forest as module
-from weft.learn.durations.forest import LEAF, NODE, Forest, fit_sklearn, write_onnx
-from weft.learn.onnx_session import onnx_session
+from weft.experiments.onnx_session import onnx_session
+from weft.experiments.shift import forest as module
+from weft.experiments.shift.forest import LEAF, NODE, Forest, fit_sklearn, write_onnx
 
 
 def two_trees() -> Forest:
