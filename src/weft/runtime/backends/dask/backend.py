@@ -308,7 +308,8 @@ class DaskBackend(RealBackend):
     def _send(self) -> None:
         """Send orders by the stream of the client: a graph for each would cost far more."""
         if self._unsent:
-            self.client._send_to_scheduler({"op": self._run, "orders": self._unsent})  # noqa: SLF001
+            message = {"op": self._run, "orders": self._unsent}
+            self.client._send_to_scheduler(message)  # noqa: SLF001
             self._unsent = []
 
     def _receive_all(self) -> None:

@@ -44,7 +44,7 @@ from weft.runtime.backends.ray.links import probes
 from weft.runtime.backends.ray.own_tasks import Host, OwnTasks
 from weft.runtime.backends.ray.plan import WholeCalls
 from weft.runtime.backends.ray.session import START_TRIES, Devices, HeadGone, RaySession
-from weft.runtime.backends.ray.slots import ActorSlot, SentCall, TransferEstimator
+from weft.runtime.backends.ray.slots import ActorSlot, SentCall, TransferEstimator, cause_of_loss
 from weft.runtime.backends.real import RealBackend, machine
 from weft.runtime.backends.result_file import load, save
 from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
@@ -401,7 +401,7 @@ class RayBackend(RealBackend):
             except self._ray.exceptions.GetTimeoutError:
                 return self._not_started(slot)
             except self._dead as error:
-                text = _cause(error)
+                text = cause_of_loss(error)
                 if self._left_out(device, text):
                     return text
                 self._slots[device] = self._spawn(device)
@@ -576,7 +576,7 @@ class RayBackend(RealBackend):
                 error = why
         for sent in slot.orders:
             self._orders.pop(sent.order.number, None)
-        text = "its process was ended" if slot.ended else _cause(error)
+        text = "its process was ended" if slot.ended else cause_of_loss(error)
         if slot.ready:
             self._events.append(DeviceLost(slot.device, self.clock(), text))
             self._starts[slot.device] = 0
@@ -591,14 +591,3 @@ class RayBackend(RealBackend):
             return
         with contextlib.suppress(self._ray.exceptions.RayError, ValueError):
             self._ray.kill(slot.actor, no_restart=True)
-
-
-def _cause(error: BaseException) -> str:
-    text = str(error)
-    if type(error).__name__ == "OutOfMemoryError" or "low on memory" in text:
-        return "Ray ended its process: its node ran low on memory"
-    if "node" in text and "died" in text and "worker process has died" not in text:
-        return "the node of Ray it ran on is gone"
-    return (
-        "its process ended itself or was killed; Ray does not report which (often: out of memory)"
-    )

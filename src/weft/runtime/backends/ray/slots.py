@@ -1,4 +1,4 @@
-"""The actors of devices with their calls, and an estimator of transfer times."""
+"""The actors of devices with their calls, why one was lost, and estimated transfer times."""
 
 from __future__ import annotations
 
@@ -148,3 +148,15 @@ class TransferEstimator:
             return ()
         _, source = max((known[i][1], known[i][0]) for i in moved)
         return (Transfer(source, sum(known[i][1] for i in moved), seconds),)
+
+
+def cause_of_loss(error: BaseException) -> str:
+    """Return why the process of an actor ended, in words."""
+    text = str(error)
+    if type(error).__name__ == "OutOfMemoryError" or "low on memory" in text:
+        return "Ray ended its process: its node ran low on memory"
+    if "node" in text and "died" in text and "worker process has died" not in text:
+        return "the node of Ray it ran on is gone"
+    return (
+        "its process ended itself or was killed; Ray does not report which (often: out of memory)"
+    )
