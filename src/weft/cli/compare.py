@@ -28,13 +28,8 @@ EXAMPLE = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_problems(parser, "workflows or problems in any known format", many="+")
-    add_option(
-        parser,
-        "--planners",
-        names,
-        "A,B",
-        "planners (default: heft,cpop,peft; see: weft list planners)",
-    )
+    text = "planners (default: heft,cpop,peft; see: weft list planners)"
+    add_option(parser, "--planners", names, "A,B", text)
     add_option(parser, "--policies", names, "A,B", "see: weft list policies")
     add_option(parser, "--scenarios", whole(1), "N", "futures to draw", default=1)
     add_seconds(parser)

@@ -32,14 +32,8 @@ PROCESSES = ("batch", "poisson", "regular")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_problems(parser, "workflows or problems; each job runs one of them", many="*")
-    add_option(
-        parser,
-        "--policy",
-        str,
-        "NAME",
-        "the policy (default: fifo; see: weft list policies)",
-        default="fifo",
-    )
+    text = "the policy (default: fifo; see: weft list policies)"
+    add_option(parser, "--policy", str, "NAME", text, default="fifo")
     jobs = parser.add_argument_group("jobs")
     add_option(
         jobs, "--workload", Path, "FILE", "the jobs of a workload file, instead of drawn ones"

@@ -40,13 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(serve, "--port", whole(0), "N", "0: any free one", default=8788)
     add_flag(serve, "--stdin", "read lines of JSON, not HTTP")
     add_option(serve, "--shadow", str, "NAME", "a policy to ask, but not to follow")
-    add_option(
-        serve,
-        "--timeout",
-        number(above=0),
-        "S",
-        "with --stdin: time limit of each line, in seconds",
-    )
+    text = "with --stdin: time limit of each line, in seconds"
+    add_option(serve, "--timeout", number(above=0), "S", text)
     add_option(serve, "--measured", Path, "FILE", "write what was measured at the end")
     measure = _command(commands, "measure", "measure batch curves and branches", MEASURE)
     measure.add_argument("payloads", type=Path, metavar="LINES", help="a payload of JSON per line")
@@ -55,14 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     tune = _command(commands, "tune", "train a policy for what was measured", TUNE)
     add_option(tune, "--log", Path, "FILE", "the measured stream; default: that of the file")
-    add_option(
-        tune,
-        "--seconds",
-        number(least=1),
-        "S",
-        "processor time of the training, in seconds",
-        default=60.0,
-    )
+    text = "processor time of the training, in seconds"
+    add_option(tune, "--seconds", number(least=1), "S", text, default=60.0)
     add_flag(tune, "--network", "train networks too, not only the 27 weights of the score")
     text = "1: least mean completion time; 2 or more: slow requests count more (default: 1)"
     add_option(tune, "--norm", number(least=1), "P", text, default=1.0)
