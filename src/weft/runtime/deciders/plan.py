@@ -37,7 +37,7 @@ REPLAN_SECONDS = 1.0
 PLANNING_SHARE = 0.05
 """Largest share of a run in which new plans are made for better estimates or more devices."""
 
-REFINED_SHARE = 0.05
+REFINED_SHARE = 0.02
 """Seconds for which a plan on shared links is improved, as a share of its makespan."""
 
 SLOWER = (4.0, 16.0, 64.0)
