@@ -14,7 +14,7 @@ from benchmarks.lab.engines import ENGINES
 from benchmarks.lab.faults import FAULTS, run_fault
 from benchmarks.lab.lab import TOP, Lab, remove_orphans
 from benchmarks.lab.spec import HEAD, load_spec
-from benchmarks.lab.table import faults_table, write
+from benchmarks.lab.table import explained_table, faults_table, write
 from benchmarks.lab.ways import FIRST, OWN, PLAN, POLICIES
 from benchmarks.lab.workloads import WORKLOADS
 
@@ -56,6 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     table = verbs.add_parser("table", help="write docs/results/lab.json from the rounds")
     table.add_argument("--rounds-file", type=Path, required=True, metavar="JSONL")
     table.add_argument("--faults-file", type=Path, metavar="JSONL", help="output of `faults`")
+    table.add_argument("--traces", type=Path, metavar="FOLDER", help="of `run`: explain the plans")
     table.add_argument("--note", default="two cores shared with other work of lower priority")
     faults = verbs.add_parser("faults", help="cut off and kill hosts during runs")
     faults.add_argument("--engine", choices=ENGINES, action="append", help="default: dask")
@@ -85,7 +86,10 @@ def main(arguments: list[str] | None = None) -> int:
         elif args.verb == "table":
             faulty = lines_of(args.faults_file) if args.faults_file else []
             extra = {"faults": faults_table(faulty)} if faulty else {}
-            print(f"wrote {write(lines_of(args.rounds_file), note=args.note, extra=extra)}")
+            rows = lines_of(args.rounds_file)
+            if args.traces:
+                extra["explained"] = explained_table(rows, args.traces)
+            print(f"wrote {write(rows, note=args.note, extra=extra)}")
         else:
             run_all(args)
     except WeftError as error:

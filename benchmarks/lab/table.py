@@ -100,6 +100,23 @@ def faults_table(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def explained_table(rows: Sequence[dict[str, Any]], traces: Path) -> dict[str, Any]:
+    """Return the explanations of the plans: of each workload, the run of the median."""
+    found = []
+    for engine, title in TITLES.items():
+        for workload in WORKLOADS:
+            runs = sorted(
+                (row["seconds"], row["round"])
+                for row in rows
+                if (row["engine"], row["workload"], row["way"]) == (engine, workload, PLAN)
+            )
+            if runs:
+                number = runs[(len(runs) - 1) // 2][1]
+                path = traces / f"{engine}-{workload}-{PLAN}-{number}.txt"
+                found.append([title, workload, path.read_text(encoding="utf-8")])
+    return {"columns": ["engine", "workload", "plan"], "align": "lll", "rows": found}
+
+
 def _mean(values: Sequence[float]) -> float | None:
     return round(math.exp(sum(map(math.log, values)) / len(values)), 2) if values else None
 

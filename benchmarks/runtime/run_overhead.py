@@ -7,6 +7,10 @@ tasks.
 
 python benchmarks/runtime/run_overhead.py --tasks 10000 --remote-tasks 2000
 python benchmarks/runtime/run_overhead.py --only local
+python benchmarks/runtime/run_overhead.py --only dask --out now.json
+python benchmarks/runtime/run_overhead.py --table now.json --before earlier.json
+
+The last one writes docs/results/driver.json: processor time on Dask, medians of the given files.
 """
 
 from __future__ import annotations
@@ -19,13 +23,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from typing import Any, Protocol
 
 import numpy as np
@@ -217,13 +222,66 @@ def on_local(n: int, measured: Measured) -> None:
         )
 
 
+ROWS = {
+    "weft, policy (rank-eft)": "weft on Dask, rank-eft",
+    "weft, plan, task by task": "weft on Dask, heft, task by task",
+    "weft, plan, one graph": "weft on Dask, heft, one graph",
+    "Dask's own graph": "Dask's own graph",
+}
+SHAPES = ("independent", "layers of 20", "chain")
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "driver.json"
+
+Costs = dict[tuple[str, str], tuple[float, float]]
+"""What and graph -> milliseconds of the driver and of Dask's scheduler per task."""
+
+
+def costs_of(paths: Sequence[Path]) -> Costs:
+    """Return the medians of the files."""
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for path in paths:
+        for row in json.loads(path.read_text(encoding="utf-8")):
+            if "scheduler_cpu_ms" in row:
+                pair = row["driver_cpu_ms"], row["scheduler_cpu_ms"]
+                found.setdefault((row["what"], row["graph"]), []).append(pair)
+    return {key: (median(d for d, _ in v), median(s for _, s in v)) for key, v in found.items()}
+
+
+def write_table(now: Costs, before: Costs) -> None:
+    """Write the page's table: driver + scheduler, and what a policy adds to Dask's own graph."""
+    rows: list[list[Any]] = []
+    for version, costs in (("before", before), ("", now)):
+        for title, what in ROWS.items() if costs else ():
+            if version and "policy" not in title:
+                continue
+            cells = [f"{d:.2f} + {s:.2f}" for d, s in (costs[what, shape] for shape in SHAPES)]
+            rows.append([f"{title}, {version}" if version else title, *cells])
+    for version, costs in (("before", before), ("", now)):
+        if costs:
+            policy, own = ROWS["weft, policy (rank-eft)"], ROWS["Dask's own graph"]
+            added = [sum(costs[policy, s]) - sum(costs[own, s]) for s in SHAPES]
+            title = f"a policy adds, {version}" if version else "a policy adds"
+            rows.append([title, *(f"{ms:.2f}" for ms in added)])
+    table = {"columns": ["ms of processor time per task", *SHAPES], "align": "lrrr", "rows": rows}
+    made = {
+        "measured_with": "python benchmarks/runtime/run_overhead.py --only dask, then --table",
+        "provenance": f"1,000 empty tasks, two workers; {os.cpu_count()} cores, beside other work",
+        "tables": {"cpu": table},
+    }
+    RESULTS.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=10_000, help="for local processes")
     parser.add_argument("--remote-tasks", type=int, default=2_000, help="for Dask and Ray")
     parser.add_argument("--only", choices=("local", "dask", "ray"), help="one of them")
     parser.add_argument("--out", type=Path, help="a file for the results, as JSON")
+    parser.add_argument("--table", type=Path, nargs="+", help="outputs to make the table of")
+    parser.add_argument("--before", type=Path, nargs="+", help="outputs of an earlier version")
     args = parser.parse_args()
+    if args.table:
+        write_table(costs_of(args.table), costs_of(args.before or ()))
+        return
     found: list[dict[str, Any]] = []
 
     def measuring(n: int) -> Measured:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from benchmarks.lab.faults import outcome_of
-from benchmarks.lab.table import interval, rounds_of, tables
+from benchmarks.lab.table import explained_table, interval, rounds_of, tables
 
 
 def row(way: str, number: int, seconds: float, workload: str = "cholesky") -> dict:
@@ -15,14 +15,14 @@ def row(way: str, number: int, seconds: float, workload: str = "cholesky") -> di
 def test_ratios_are_those_of_medians_and_the_best_policy_counts() -> None:
     rows = [row("own", k, s) for k, s in enumerate((8.0, 10.0, 30.0))]
     rows += [row("first", 1, 10.0), row("plan", 1, 5.0)]
-    rows += [row("rank-eft", 1, 8.0), row("eft", 1, 4.0)]
+    rows += [row("rank-eft", 1, 8.0), row("portfolio-makespan", 1, 4.0)]
     made = tables(rounds_of(rows))
-    # 10 s alone: 10 / 10, 10 / 5 and, by the better policy eft, 10 / 4.
+    # 10 s alone: 10 / 10, 10 / 5 and, by the better policy, 10 / 4.
     assert made["ratios"]["rows"] == [
         ["Dask", "cholesky", 1.0, 2.0, 2.5, 1],
         ["Dask", "geometric mean", 1.0, 2.0, 2.5, None],
     ]
-    assert made["seconds"]["rows"][0][-1] == "eft"
+    assert made["seconds"]["rows"][0][-1] == "portfolio-makespan"
 
 
 def test_the_mean_is_geometric_and_gaps_stay_empty() -> None:
@@ -42,3 +42,13 @@ def test_the_last_outcome_of_a_driver_counts() -> None:
     lines = ['{"ready": true}\n', json.dumps({"outcome": "error", "words": "host is gone"}) + "\n"]
     assert outcome_of(lines) == ("error", "host is gone")
     assert outcome_of(["Traceback\n"])[0] == "hangs"
+
+
+def test_plans_are_explained_by_their_median_run(tmp_path):
+    rows = [
+        {"engine": "dask", "workload": "grid", "way": "plan", "round": k, "seconds": seconds}
+        for k, seconds in ((1, 9.0), (2, 5.0), (3, 7.0))
+    ]
+    for k in (1, 2, 3):
+        (tmp_path / f"dask-grid-plan-{k}.txt").write_text(f"round {k}", encoding="utf-8")
+    assert explained_table(rows, tmp_path)["rows"] == [["Dask", "grid", "round 3"]]
