@@ -141,7 +141,7 @@ class WorkflowRun:
                 resume(driver, journal)
             else:
                 measured = has_estimates(app.workflow, self.history, app.keys)
-                run_whole(driver, self.decider, measured=measured)
+                run_whole(driver, self.decider, measured=measured, called=app.called)
             with fewer_collections():
                 driver.run()
             results = self._results()

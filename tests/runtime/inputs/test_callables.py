@@ -17,6 +17,7 @@ import weft
 from tests.support import run_functions as f
 from tests.support.workflows import chain
 from weft.runtime import LocalBackend, TaskFailed
+from weft.runtime.inputs.functions import application_of
 
 
 class Scale:
@@ -154,3 +155,13 @@ def test_a_promise_is_no_sequence():
 def test_only_promises_are_run(one, what, words):
     with pytest.raises(weft.InvalidInput, match=f"weft runs .*; {words}$"):
         weft.run(what, backend=one, history=False)
+
+
+def test_the_order_of_calls_is_kept():
+    one = weft.task(f.one)
+    earlier = one()
+    later = one()
+    app = application_of(weft.task(f.add)(later, earlier))
+    # The graph is walked from its result, so the call made last comes first there.
+    first, second, last = app.called
+    assert second < first < last

@@ -62,11 +62,14 @@ class OwnPlacement(Protocol):
         ...
 
 
-def run_whole(driver: Driver, decider: object, *, measured: bool = True) -> None:
+def run_whole(
+    driver: Driver, decider: object, *, measured: bool = True, called: Sequence[int] = ()
+) -> None:
     """Run the plan of a decider as a whole, if possible; `Driver.run` does the rest.
 
     If nothing is `measured`, a plan is a guess. Then the engine places the tasks, if it can: it
-    sees sizes of results and idle workers during the run. This run is measured for the next one.
+    sees sizes of results and idle workers during the run. It gets them in the order in which the
+    user `called` them, if that is known. This run is measured for the next one.
     """
     backend, life = driver.backend, driver.life
     if (
@@ -88,6 +91,8 @@ def run_whole(driver: Driver, decider: object, *, measured: bool = True) -> None
     anywhere = bool(np.isfinite(workload.problems[0].pace).all())
     if not measured and anywhere and decider.replan and isinstance(backend, OwnPlacement):
         rows = [PlanRow(i, device, monitor.parents(i)) for i, device in monitor.plan]
+        if called:
+            rows.sort(key=lambda row: called[row.instance])
         if backend.run_graph(rows, monitor.record):
             return
     while monitor.plan:

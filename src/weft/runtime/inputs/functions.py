@@ -50,6 +50,7 @@ class Application:
     functions : per task, the name of its measurements; empty: the kinds of the workflow
     devices : per task, name or kind of the device it needs ("": any); empty: no task needs one
     ways : task -> variant -> its call, for tasks with variants that call other functions
+    called : per task, a number that grows in the order of the user's calls; empty: it is not known
     """
 
     workflow: Workflow
@@ -61,6 +62,7 @@ class Application:
     functions: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     ways: Mapping[int, Mapping[str, Call]] = field(default_factory=dict)
+    called: tuple[int, ...] = ()
 
     @cached_property
     def keys(self) -> list[CostKey]:
@@ -278,6 +280,7 @@ def from_promises(what: Any) -> Application:
         functions=tuple(functions),
         devices=tuple(devices) if any(devices) else (),
         ways=ways,
+        called=tuple(promise.number for promise in order),
     )
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import update_wrapper
+from itertools import count
 from operator import attrgetter, getitem
 from typing import Any
 
@@ -100,6 +101,9 @@ class Body:
         return self.task.function(*args, **kwargs)
 
 
+_NUMBERS = count()
+
+
 class Promise:
     """The future result of a call of a `Task`, for other tasks and for `weft.run`."""
 
@@ -107,6 +111,8 @@ class Promise:
         self.task = task
         self.args = args
         self.kwargs = kwargs
+        self.number = next(_NUMBERS)
+        """Its place among all calls of this process."""
         self.outcome: tuple[Any, ...] = ()
         """The result, after a run that was given this promise; empty: there is none."""
 

@@ -58,10 +58,9 @@ class OwnTasks:
     ) -> None:
         """Make the calls of all rows; `call_of` gives the function and arguments of an instance.
 
-        In the order in which the user made them: Ray runs what was called first, and a plan for
-        equal hosts would begin everything before it ends anything.
+        Ray runs first what was called first.
         """
-        for row in by_number(rows):
+        for row in parents_first(rows):
             inputs = [self._values[parent] for parent in row.parents]
             report, value = self._remote.remote(*call_of(row.instance), *inputs)
             self._reports[report], self._values[row.instance] = row, value
@@ -120,16 +119,16 @@ class OwnTasks:
         return True
 
 
-def by_number(rows: Sequence[PlanRow]) -> list[PlanRow]:
-    """Return rows by the numbers of their instances, parents first.
+def parents_first(rows: Sequence[PlanRow]) -> list[PlanRow]:
+    """Return rows in their order, but parents first.
 
     Examples
     --------
     >>> rows = [PlanRow(0, 0, (2,)), PlanRow(2, 0, ()), PlanRow(1, 0, (0,))]
-    >>> [row.instance for row in by_number(rows)]
+    >>> [row.instance for row in parents_first(rows)]
     [2, 0, 1]
     """
-    left = {row.instance: row for row in sorted(rows)}
+    left = {row.instance: row for row in rows}
     ordered = []
     for instance in list(left):
         stack = [instance]
