@@ -135,7 +135,7 @@ def dask_cluster(workers: int) -> Iterator[Any]:
                 yield client
         finally:
             for process in processes:
-                process.terminate()
+                process.kill()  # a worker without its scheduler may wait for minutes
             for process in processes:
                 process.wait()
 
@@ -264,7 +264,7 @@ def write_table(now: Costs, before: Costs) -> None:
     table = {"columns": ["ms of processor time per task", *SHAPES], "align": "lrrr", "rows": rows}
     made = {
         "measured_with": "python benchmarks/runtime/run_overhead.py --only dask, then --table",
-        "provenance": f"1,000 empty tasks, two workers; {os.cpu_count()} cores, beside other work",
+        "provenance": f"empty tasks, two workers, one run each; {os.cpu_count()} cores, little other work",
         "tables": {"cpu": table},
     }
     RESULTS.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
