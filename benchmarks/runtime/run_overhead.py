@@ -264,7 +264,7 @@ def write_table(now: Costs, before: Costs) -> None:
     table = {"columns": ["ms of processor time per task", *SHAPES], "align": "lrrr", "rows": rows}
     made = {
         "measured_with": "python benchmarks/runtime/run_overhead.py --only dask, then --table",
-        "provenance": f"empty tasks, two workers, one run each; {os.cpu_count()} cores, little other work",
+        "provenance": f"500 empty tasks, one run; {os.cpu_count()} cores, little other work",
         "tables": {"cpu": table},
     }
     RESULTS.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
