@@ -417,6 +417,28 @@ def test_a_device_that_does_not_start_is_left_out_unless_it_is_the_last():
     assert closed
 
 
+def test_an_actor_whose_only_node_died_is_not_waited_for():
+    """Ray keeps such an actor waiting; the limit of 120 s is for nodes that are busy."""
+
+    class Late(Exception):
+        pass
+
+    nodes = [{"Alive": True, "Resources": {"a": 1.0}}, {"Alive": False, "Resources": {"b": 1.0}}]
+    session = ray_session.RaySession.__new__(ray_session.RaySession)
+    session.ray, session.own = SimpleNamespace(nodes=lambda: nodes), False
+    assert session.has({"a": 1.0})
+    assert not session.has({"b": 1.0})
+    backend = SimpleNamespace(
+        specs=[RayDevice("cpu0", cpus=0.0, resources={"b": 1.0})],
+        _session=session,
+        _ray=SimpleNamespace(
+            wait=lambda refs, timeout: ([], refs), exceptions=SimpleNamespace(GetTimeoutError=Late)
+        ),
+    )
+    with pytest.raises(Late):
+        RayBackend._handshake(backend, SimpleNamespace(device=0, preloaded="ref"))
+
+
 @pytest.mark.parametrize(("own", "limit"), [(True, 600.0), (False, 120.0)])
 def test_an_own_ray_may_be_slow_and_one_of_others_full(own, limit):
     session = ray_session.RaySession.__new__(ray_session.RaySession)

@@ -413,7 +413,8 @@ class RayBackend(RealBackend):
         """Leave out a device whose actor does not start in time, unless it is the last one."""
         about = (
             f"the actor of device '{self.specs[slot.device].name}' did not start: Ray found no "
-            f"place for it within {self._session.start_limit:g} s; free are {self._session.free()}"
+            f"place for it within {self._session.start_limit:g} s, or its node died; free are "
+            f"{self._session.free()}"
         )
         self._end(slot)
         self._slots[slot.device] = None
@@ -439,7 +440,8 @@ class RayBackend(RealBackend):
         while not self._ray.wait([slot.preloaded], timeout=TICK)[0]:
             if dead := self._session.gone():
                 raise HeadGone(f"Ray's {dead} is gone before its actors were up")
-            if time.perf_counter() > until:
+            late = time.perf_counter() > until
+            if late or not self._session.has(self.specs[slot.device].wants):  # its node died
                 raise self._ray.exceptions.GetTimeoutError
             self._replace_unstarted()
             if self._slots[slot.device] is not slot:

@@ -249,6 +249,17 @@ class RaySession:
         raylets = [info.process.pid for info in node.all_processes.get("raylet", ())]
         return sum(not name.startswith(AGENTS) for pid in raylets for name in children(pid))
 
+    def has(self, wants: Mapping[str, float]) -> bool:
+        """Return whether a living node has the amounts, free or in use."""
+        return any(
+            all(node.get(name, 0.0) >= amount for name, amount in wants.items())
+            for node in self._nodes()
+        )
+
+    def _nodes(self) -> list[Mapping[str, float]]:
+        """Return the resources of the living nodes."""
+        return [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+
     def free(self) -> str:
         """Return the free resources, for messages."""
         return _amounts(self.ray.available_resources())
@@ -272,13 +283,9 @@ class RaySession:
 
     def _check(self) -> None:
         """Refuse requests that no node can satisfy, as Ray would wait forever."""
-        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         for who, wants in self._wanted:
-            if not any(
-                all(node.get(name, 0.0) >= amount for name, amount in wants.items())
-                for node in nodes
-            ):
-                best = "; ".join(_amounts(node) for node in nodes)
+            if not self.has(wants):
+                best = "; ".join(map(_amounts, self._nodes()))
                 raise InvalidInput(
                     f"{who} asks for {_amounts(wants)}, which no node of Ray has; there is: {best}"
                 )
