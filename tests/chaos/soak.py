@@ -188,8 +188,16 @@ class _Load:
             )
             self._collect(future, 1)
             self.soak.urgent += 1
-            # A device may hold `window` tasks; the urgent one is the next that it gets.
-            self.soak.urgent_late += watch.before > RunOptions().window
+            self.soak.urgent_late += watch.overtaken
+
+    def held(self) -> Counter[str]:
+        """Return device -> tasks that were sent to it and have not ended."""
+        session = self.service.session
+        driver = session.driver if session else None
+        if driver is None:
+            return Counter()
+        names = driver.workload.cluster.names
+        return Counter({names[d]: len(sent) for d, sent in enumerate(driver.dispatch.sent)})
 
     def _submit(self, name: str, rng: random.Random) -> tuple[Future[dict[str, Any]], int]:
         def watch(event: TaskEvent) -> None:
@@ -215,18 +223,23 @@ class _Load:
 
 
 class _Urgent:
-    """Counts the ordinary tasks that its device finishes between its start and its only task."""
+    """Watches whether an urgent submission is overtaken.
+
+    Its task is the next that its device gets, so the device ends no more ordinary tasks before it
+    than it held when the submission began.
+    """
 
     def __init__(self, load: _Load) -> None:
         self.load = load
-        self.begun: Counter[str] = Counter()
-        self.before = 0
+        self.ahead: Counter[str] = Counter()
+        """Device -> ordinary tasks it will have ended when it ends what it holds."""
+        self.overtaken = False
 
     def __call__(self, event: TaskEvent) -> None:
         if event.kind == "begun":
-            self.begun = self.load.ordinary.copy()
+            self.ahead = self.load.ordinary + self.load.held()
         elif event.kind == "finished":
-            self.before = self.load.ordinary[event.device] - self.begun[event.device]
+            self.overtaken = self.load.ordinary[event.device] > self.ahead[event.device]
             self.load.used["small"] += event.finish - event.start
 
 

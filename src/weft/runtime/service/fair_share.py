@@ -20,6 +20,9 @@ from weft.sim.view import Block, Decision, Policy
 MOST_AHEAD = 16
 """Groups of small tasks that a device may hold at once."""
 
+SHORT = 0.05
+"""Seconds that those groups may take together, so that what is urgent does not wait for long."""
+
 LEAD = 0.02
 """Seconds per share by which an application may lead others that wait, in tasks sent ahead."""
 
@@ -88,7 +91,8 @@ class FairShareDecider(Observer):
     Parameters
     ----------
     ahead : groups a device may hold, including the running one; a device that finished k groups
-        at once may hold k - 1 more, so that small tasks do not leave it idle
+        at once may hold k - 1 more, so that small tasks do not leave it idle, as long as all that
+        it holds takes less than `SHORT`
     reservations : budgets of applications; None: there are none
     backlogged : names the applications with submissions that still wait; where one of them has used
         less, others get no tasks ahead of time
@@ -150,19 +154,17 @@ class FairShareDecider(Observer):
         self.wake = inf
         self._at_once |= self._finished
         self._finished.clear()
-        held = {
-            d: len(m.queue) + (m.running is not None)
-            for d, m in enumerate(life.machines)
-            if m.pace < inf
-        }
-        room = [d for d, groups in held.items() if groups < self._may_hold(d)]
-        if not room:
+        urgency = life.workload.priority.tolist()
+        lowest = min(urgency)
+        everywhere = self._with_room(life)
+        if not everywhere[1] and lowest == max(urgency):
             return None
-        near = [d for d in room if held[d] < self.ahead]
         if life.workload is not self._known:
             self.begin(life)
         most = min(map(self.shares.used, self.backlogged()), default=inf) + LEAD
-        for job, ready in self._in_turn(life):
+        for job, ready in self._in_turn(life, urgency):
+            urgent = urgency[job] > lowest
+            near, room = self._with_room(life, urgency, urgency[job]) if urgent else everywhere
             places = room if self.shares.used(self.applications[job]) <= most else near
             decision = self._of_job(life, now, job, ready, places) if places else None
             if decision is not None:
@@ -181,15 +183,41 @@ class FairShareDecider(Observer):
                     self.applications[life.place[i][0]], event.finish - event.start - charged
                 )
 
+    def _with_room(
+        self, life: LiveLifecycle, urgency: list[float] | None = None, least: float = -inf
+    ) -> tuple[list[int], list[int]]:
+        """Return the devices that hold fewer groups than `ahead`, and all that may hold more.
+
+        With the `urgency` of jobs, groups below the least one do not count: what is urgent never
+        waits for room while others get it.
+        """
+        near, room = [], []
+        for d, machine in enumerate(life.machines):
+            if machine.pace == inf:
+                continue
+            groups = [*filter(None, [machine.running]), *machine.queue]
+            if urgency is not None:
+                groups = [g for g in groups if urgency[life.place[g.members[0]][0]] >= least]
+            if len(groups) < self.ahead:
+                near.append(d)
+                room.append(d)
+            elif len(groups) < self._may_hold(d) and (
+                sum(life.expected(group.members, d) for group in groups) < SHORT
+            ):
+                room.append(d)
+        return near, room
+
     def _may_hold(self, device: int) -> int:
         return min(self.ahead - 1 + self._at_once.get(device, 1), self._most)
 
-    def _in_turn(self, life: LiveLifecycle) -> Iterator[tuple[int, list[int]]]:
+    def _in_turn(
+        self, life: LiveLifecycle, urgency: list[float]
+    ) -> Iterator[tuple[int, list[int]]]:
         """Yield (job, its ready instances), the next job first."""
         ready: dict[int, list[int]] = {}
         for i in life.ready:
             ready.setdefault(life.place[i][0], []).append(i)
-        urgency, used = life.workload.priority.tolist(), self.shares.usage
+        used = self.shares.usage
         turns = [
             (-urgency[job], used.get(self.applications[job], 0.0), self.numbers[job], job)
             for job in ready
