@@ -70,7 +70,7 @@ def policy_seeds() -> dict[str, Seed]:
         made[f"card {name}"] = Seed(".json", text, read, beside, share=0.3)
         if beside:
             other = ((".json", text),)
-            made[f"numbers {name}"] = Seed(".safetensors", beside[0][1], read, other, share=0.1)
+            made[f"numbers {name}"] = Seed(".safetensors", beside[0][1], read, other, share=0.3)
     return made
 
 

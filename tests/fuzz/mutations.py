@@ -51,7 +51,12 @@ def mutated(content: bytes, suffix: str, rng: random.Random) -> bytes:
 
 
 def _of_values(suffix: str) -> Any:
-    known = {".json": _change_json, ".npz": _change_npz, ".toml": _change_toml}
+    known = {
+        ".json": _change_json,
+        ".npz": _change_npz,
+        ".safetensors": _change_safetensors,
+        ".toml": _change_toml,
+    }
     return known.get(suffix, _change_words)
 
 
@@ -107,6 +112,16 @@ def _change_npz(content: bytes, rng: random.Random) -> bytes:
         for member, data in members.items():
             archive.writestr(zipfile.ZipInfo(member), data)
     return packed.getvalue()
+
+
+def _change_safetensors(content: bytes, rng: random.Random) -> bytes:
+    """Change the header (its length in 8 bytes, then JSON), with the right length or the old."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    if not 8 < end <= len(content):
+        return _change_bytes(content, rng)
+    header = _change_json(content[8:end], rng)
+    length = len(header).to_bytes(8, "little") if rng.random() < 0.9 else content[:8]
+    return length + header + content[end:]
 
 
 def _change_toml(content: bytes, rng: random.Random) -> bytes:
