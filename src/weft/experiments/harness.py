@@ -303,7 +303,7 @@ def describe_machine() -> dict[str, object]:
     ['cores', 'memory_gb', 'processor', 'system', 'versions']
     """
     affinity = getattr(os, "sched_getaffinity", None)
-    packages = ("weft", "numpy", "numba", "anrg-saga")
+    packages = ("weft-scheduling", "numpy", "numba", "anrg-saga")
     return {
         "processor": _processor(),
         "cores": len(affinity(0)) if affinity else os.cpu_count(),
