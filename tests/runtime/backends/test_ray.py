@@ -28,6 +28,7 @@ from weft.runtime.backends.ray import backend as backend_module
 from weft.runtime.backends.ray import session as ray_session
 from weft.runtime.backends.ray.own_tasks import OwnTasks
 from weft.runtime.backends.ray.slots import TransferEstimator
+from weft.runtime.costs.history import History
 from weft.runtime.deciders.whole_plan import PlanRow
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'weft-scheduling[ray]'")
@@ -238,6 +239,33 @@ def test_results_survive_the_actor_that_made_them(two, tmp_path):
     assert trace.results == {"late": 50_000.0}
     assert not mark.exists()
     assert LOST not in trace.status
+
+
+def test_all_actors_import_ahead_what_a_function_imports_first(two, run, tmp_path, monkeypatch):
+    (tmp_path / "slow_to_import.py").write_text(
+        "import os\nfrom pathlib import Path\nPath(__file__).with_name(str(os.getpid())).touch()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def one():
+        import slow_to_import
+
+        return slow_to_import.__name__
+
+    assert run(chain("one"), functions={"one": one}).results == {"one": "slow_to_import"}
+    imported = {int(path.name) for path in tmp_path.iterdir() if path.name.isdecimal()}
+    assert imported == set(two.pids())  # also by the one that ran nothing
+    assert len(imported) == 2
+
+
+def test_actors_of_an_earlier_run_are_warm(two, tmp_path):
+    history = History(tmp_path / "history.sqlite")
+    graph = [weft.task(os.getpid)() for _ in range(6)]
+    used: set[int] = set()
+    for _ in range(2):
+        used |= {*weft.run(graph, backend=two, history=history).value}
+    assert len(history.tasks) == 12
+    assert sum(row.cold for row in history.tasks) == len(used)  # each actor once, not once per run
 
 
 # -- plans at once ------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 - `actor`: code that runs in an actor
 - `backend`: the backend
+- `leading_imports`: modules that functions import first
 - `links`: measured links between nodes
 - `own_tasks`: a graph that Ray places
 - `plan`: a plan as calls made ahead
@@ -9,4 +10,4 @@
 - `slots`: actors, and transfer estimates
 """
 
-__all__ = ["actor", "backend", "links", "own_tasks", "plan", "session", "slots"]
+__all__ = ["actor", "backend", "leading_imports", "links", "own_tasks", "plan", "session", "slots"]

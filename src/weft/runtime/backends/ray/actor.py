@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import Any
 
 from weft.runtime.backends.local.worker import attempt, cannot_be_pickled, fill, loaded, set_device
+from weft.runtime.backends.ray.leading_imports import make_leading_imports
 from weft.runtime.backends.real import machine
 
 Packed = tuple[bytes, list[Any]]
@@ -92,10 +93,12 @@ class DeviceActor:
         return time.perf_counter() - begin
 
     def learn(self, path: Sequence[str], functions: dict[int, bytes]) -> None:
-        """Clear the state of the run before, and preload functions."""
+        """Clear the state of the run before, and preload functions with what they import first."""
         sys.path.extend(p for p in path if p not in sys.path)
         self.dropped.clear()
         self.functions = {number: loaded(data) for number, data in functions.items()}
+        for function in self.functions.values():
+            make_leading_imports(function)
 
     def drop(self, numbers: Sequence[int]) -> None:
         """Cancel waiting orders."""

@@ -44,7 +44,13 @@ from weft.runtime.backends.ray.links import probes
 from weft.runtime.backends.ray.own_tasks import Host, OwnTasks
 from weft.runtime.backends.ray.plan import WholeCalls
 from weft.runtime.backends.ray.session import START_TRIES, Devices, HeadGone, RaySession
-from weft.runtime.backends.ray.slots import ActorSlot, SentCall, TransferEstimator, cause_of_loss
+from weft.runtime.backends.ray.slots import (
+    ActorSlot,
+    SentCall,
+    TransferEstimator,
+    cause_of_loss,
+    clock_offset,
+)
 from weft.runtime.backends.real import RealBackend, machine
 from weft.runtime.backends.result_file import load, save
 from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
@@ -58,9 +64,6 @@ TICK = 0.5
 NO_PROCESS_SECONDS = 5.0
 """Seconds that an actor may be without a process before it is asked for again; so many more after
 each attempt, as a busy machine may take longer to start one."""
-
-PINGS = 5
-"""Round trips that compare the clock of another machine; the fastest counts."""
 
 
 class RayBackend(RealBackend):
@@ -450,7 +453,7 @@ class RayBackend(RealBackend):
         slot.pid, where, _ = self._ray.get(slot.hello)
         slot.node = self._ray.get(slot.actor.node.remote())
         if where != machine() and not slot.ready:
-            slot.offset = self._offset(slot)
+            slot.offset = clock_offset(self._ray, slot)
         slot.ready = True
         return True
 
@@ -475,18 +478,12 @@ class RayBackend(RealBackend):
             if now > max(self._complete_at, slot.born) + patience:
                 self._replace_dead(slot, WeftError("no process"))
 
-    def _offset(self, slot: ActorSlot) -> float:
-        """Return the offset of an actor's clock, from the middle of a round trip as in NTP."""
-        trips: list[tuple[float, float]] = []
-        for _ in range(PINGS):
-            begin = time.perf_counter()
-            _, _, there = self._ray.get(slot.actor.hello.remote())
-            end = time.perf_counter()
-            trips.append((end - begin, (begin + end) / 2 - there))
-        return min(trips)[1]
-
     def _preload(self, slot: ActorSlot) -> None:
-        """Send functions before the clock starts, so that imports do not count as run time."""
+        """Send functions before the clock starts, so that imports do not count as run time.
+
+        Actors begin in new processes, while Ray's own tasks find those of earlier ones: without it,
+        the first task of a kind on each device would be slow, which no plan expects.
+        """
         functions = dict(enumerate(self._calls.preload()))
         slot.preloaded = slot.actor.learn.remote([p for p in sys.path if p], functions)
         slot.loaded_functions = set(functions)
@@ -535,9 +532,7 @@ class RayBackend(RealBackend):
             slot.free_at = finish = max(start, min(end + slot.offset - self._origin, self.clock()))
             if not sent.off:
                 del self._orders[sent.order.number]
-                self._events.append(
-                    self._event(sent, slot.device, start, finish, word, rest, moved)
-                )
+                self._events.append(self._event(sent, slot, start, finish, word, rest, moved))
             upcoming = slot.first
             if upcoming is not None:
                 self._events.append(Started(upcoming.order.number, slot.device, finish))
@@ -545,7 +540,7 @@ class RayBackend(RealBackend):
     def _event(
         self,
         sent: SentCall,
-        device: int,
+        slot: ActorSlot,
         start: float,
         finish: float,
         word: str,
@@ -553,13 +548,20 @@ class RayBackend(RealBackend):
         moved: tuple[Transfer, ...],
     ) -> Event:
         if word == "failed":
-            return Failed(sent.order.number, device, start, finish, *rest)
+            return Failed(sent.order.number, slot.device, start, finish, *rest)
         size, branches = rest
         instance = sent.order.members[0]
         self._results[instance] = sent.value
-        self._transfers.made(instance, device, float(size), finish)
+        self._transfers.made(instance, slot.device, float(size), finish)
         return Finished(
-            sent.order.number, device, start, finish, (float(size),), (branches,), moved
+            sent.order.number,
+            slot.device,
+            start,
+            finish,
+            (float(size),),
+            (branches,),
+            moved,
+            slot.process,
         )
 
     @contextlib.contextmanager

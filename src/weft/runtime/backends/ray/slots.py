@@ -1,7 +1,8 @@
-"""The actors of devices with their calls, why one was lost, and estimated transfer times."""
+"""The actors of devices with their calls and clocks, why one was lost, and estimated transfers."""
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,6 +11,9 @@ from statistics import median
 from typing import Any
 
 from weft.runtime.backends.protocol import Order, Transfer
+
+PINGS = 5
+"""Round trips that compare the clock of another machine; the fastest counts."""
 
 LEAST = 3
 """Calls with local inputs that must be observed before others are compared."""
@@ -52,6 +56,11 @@ class ActorSlot:
     """End of its last order."""
     orders: deque[SentCall] = field(default_factory=deque)
     loaded_functions: set[int] = field(default_factory=set)
+
+    @property
+    def process(self) -> str:
+        """Return a name of its process that no other one has."""
+        return f"{self.node}-{self.pid}"
 
     @property
     def first(self) -> SentCall | None:
@@ -148,6 +157,17 @@ class TransferEstimator:
             return ()
         _, source = max((known[i][1], known[i][0]) for i in moved)
         return (Transfer(source, sum(known[i][1] for i in moved), seconds),)
+
+
+def clock_offset(ray: Any, slot: ActorSlot) -> float:
+    """Return the offset of an actor's clock, from the middle of a round trip as in NTP."""
+    trips: list[tuple[float, float]] = []
+    for _ in range(PINGS):
+        begin = time.perf_counter()
+        _, _, there = ray.get(slot.actor.hello.remote())
+        end = time.perf_counter()
+        trips.append((end - begin, (begin + end) / 2 - there))
+    return min(trips)[1]
 
 
 def cause_of_loss(error: BaseException) -> str:
