@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.formats.native.cluster_toml import parse_toml
 from weft.formats.parsing.quantity import quantity
-from weft.formats.parsing.record import Record, shown
+from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import decode_text, naming, read_bytes
 from weft.registry import closest
 

@@ -12,21 +12,28 @@ from weft.errors import InvalidInput, UnknownName
 from weft.registry import closest
 
 
-def described(value: object) -> str:
-    """Describe a value in a few words, whatever it is.
+def shown(value: object) -> str:
+    """Show a value in an error message in a few words, whatever it is.
 
     Examples
     --------
-    >>> described("12"), described(1.5), described([1, 2]), described(10**400)
-    ("'12'", '1.5', 'a list of 2 entries', 'a whole number of 1329 bits')
+    >>> shown("12"), shown(1.5), shown(True), shown([1, 2]), shown({"a": 1})
+    ("'12'", '1.5', 'true', 'a list of 2 entries', 'an object of 1 entries')
+    >>> shown(10**400), shown(np.zeros(3)), shown(shown)
+    ('a whole number of 1329 bits', 'an array of float64 of shape (3,)', 'a function')
     """
     if isinstance(value, dict | list | tuple | set):
-        return f"a {type(value).__name__} of {len(value)} entries"
+        kind = "an object" if isinstance(value, dict) else f"a {type(value).__name__}"
+        return f"{kind} of {len(value)} entries"
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype} of shape {value.shape}"
+    if isinstance(value, bool):
+        return f"{value}".lower()
     if isinstance(value, int) and value.bit_length() > 64:
         return f"a whole number of {value.bit_length()} bits"
     if isinstance(value, str):
         return f"'{value}'" if len(value) <= 60 else f"'{value[:56]} ...'"
-    plain = value is None or isinstance(value, bool | float | int | np.number)
+    plain = value is None or isinstance(value, float | int | np.number)
     return f"{value}" if plain else f"a {type(value).__name__}"
 
 
@@ -45,7 +52,7 @@ def whole(value: object, option: str, *, least: int = 1, most: int | None = None
     if found is None or found < least or (most is not None and found > most):
         limit = "" if most is None else f", at most {most}"
         raise InvalidInput(
-            f"{option} is {described(value)}; it must be a whole number, {least} or more{limit}"
+            f"{option} is {shown(value)}; it must be a whole number, {least} or more{limit}"
         )
     return int(found)
 
@@ -58,7 +65,7 @@ def number(
     if not math.isfinite(found) or found < low or found > high or (above and found == low):
         floor = f"above {low:g}" if above else f"{low:g} or more"
         raise InvalidInput(
-            f"{option} is {described(value)}; it must be a number {floor}"
+            f"{option} is {shown(value)}; it must be a number {floor}"
             + (f", at most {high:g}" if math.isfinite(high) else "")
         )
     return found
@@ -74,7 +81,7 @@ def positive(value: object, option: str) -> float | None:
     if value is None:
         return None
     if not (found := as_float(value)) > 0:
-        raise InvalidInput(f"{option} is {described(value)}; it must be above zero")
+        raise InvalidInput(f"{option} is {shown(value)}; it must be above zero")
     return found
 
 
@@ -91,5 +98,5 @@ def as_float(value: object) -> float:
 def one_of(value: str, option: str, known: Sequence[str]) -> str:
     """Return a word that must be one of the known ones."""
     if value not in known:
-        raise UnknownName(f"{option} is {described(value)}{closest(str(value), known)}")
+        raise UnknownName(f"{option} is {shown(value)}{closest(str(value), known)}")
     return value

@@ -16,7 +16,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 from numpy import bool_
 from numpy.typing import ArrayLike
 
-from weft.arguments import described
+from weft.arguments import shown
 from weft.errors import InvalidInput, WeftError
 
 P = ParamSpec("P")
@@ -84,9 +84,7 @@ def _wrong_argument(
         parameter = signature.parameters[name]
         single = parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
         if single and name in hints and not fits(value, hints[name]):
-            what = (
-                f"{function.__qualname__.removesuffix('.__init__')}: {name} is {described(value)}"
-            )
+            what = f"{function.__qualname__.removesuffix('.__init__')}: {name} is {shown(value)}"
             return f"{what}; it must be {_spelled(hints[name])}"
     return ""
 

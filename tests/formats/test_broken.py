@@ -120,7 +120,7 @@ def test_files_that_are_no_file(content, complaint, folder):
         ({"work": [1, None]}, "work of task 'b' is nan"),
         ({"work": [1, "inf"]}, "work of task 'b' is inf"),
         ({"work": [1, -2]}, "work of task 'b' is -2.0"),
-        ({"work": {"a": 1}}, "workflow.work is an object of 1 keys"),
+        ({"work": {"a": 1}}, "workflow.work is an object of 1 entries"),
         ({"work": [1, 10**400]}, "workflow.work holds a number too large"),
         ({"work": [1]}, "has 1 tasks but 2 task names"),
         ({"work": [1, 1e308], "memory": 0}, ""),

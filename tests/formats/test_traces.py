@@ -159,6 +159,24 @@ def test_chrome_events():
     ]
 
 
+def test_long_names_of_threads_and_flows_stay_apart(tmp_path):
+    lanes = [f"{'pool-' * 20}{i}" for i in range(2)]
+    rows = [
+        {"ph": "X", "name": f"{name}{i}", "pid": 1, "tid": lane, "ts": ts, "dur": 10}
+        for name, ts in (("a", 0), ("b", 20))
+        for i, lane in enumerate(lanes)
+    ]
+    rows += [
+        {"ph": phase, "id": lane, "pid": 1, "tid": lane, "ts": ts}
+        for phase, ts in (("s", 5), ("f", 25))
+        for lane in lanes
+    ]
+    (tmp_path / "long.chrome.json").write_text(json.dumps(rows))
+    found = {e.task: e for e in formats.load_recording(tmp_path / "long.chrome.json").executions}
+    assert [found[task].parents for task in ("b0", "b1")] == [("a0",), ("a1",)]
+    assert found["b0"].lane != found["b1"].lane
+
+
 def test_own_chrome_traces_are_read_back(tmp_path):
     problem = Problem.from_arrays(
         [[2.0, 9.0], [9.0, 3.0]], [[0, 1]], [10.0], bandwidth=5.0, names=["a", "b"]

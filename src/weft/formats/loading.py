@@ -9,10 +9,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.formats.binding import bind, own_cluster
 from weft.formats.graphs.taskgraph import FORMAT
-from weft.formats.parsing.record import shown
 from weft.formats.parsing.source import naming
 from weft.formats.table import FORMATS, NOUNS, File, Format
 from weft.formats.traces.recording import Recording

@@ -16,8 +16,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from weft.arguments import shown
 from weft.errors import InvalidInput, UnknownName
-from weft.formats.parsing.record import Record, shown
+from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import (
     decode_text,
     is_there,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Literal, Protocol
 
-from weft.arguments import described, positive, valid_seed
+from weft.arguments import positive, shown, valid_seed
 from weft.display import Displayed
 from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model import Problem, Schedule
@@ -186,7 +186,7 @@ def plan(
     else:
         if not callable(getattr(planner, "solve", None)):
             raise InvalidInput(
-                f"planner is {described(planner)}; give a name (weft.list_planners()) or a Planner"
+                f"planner is {shown(planner)}; give a name (weft.list_planners()) or a Planner"
             )
         reject_unknown(options, (), f"planner object '{planner.name}'")
         chosen = planner

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import TypeAlias
 
-from weft.arguments import described, valid_seed
+from weft.arguments import shown, valid_seed
 from weft.errors import InvalidInput
 from weft.model import Problem, Scenario, Schedule, Trace, Workload
 from weft.model.schedule import Planned
@@ -54,7 +54,7 @@ def simulate(
     """
     work = Workload.of(workload) if isinstance(workload, Problem) else workload
     if not isinstance(work, Workload):
-        raise InvalidInput(f"workload is {described(work)}; give a Problem or a Workload")
+        raise InvalidInput(f"workload is {shown(work)}; give a Problem or a Workload")
     seed = valid_seed(seed)
     drawn = {
         "noise": noise,
@@ -67,7 +67,7 @@ def simulate(
         raise InvalidInput("give either a scenario or the options to draw one, not both")
     if scenario is not None:
         if not isinstance(scenario, Scenario):
-            raise InvalidInput(f"scenario is {described(scenario)}; give a Scenario")
+            raise InvalidInput(f"scenario is {shown(scenario)}; give a Scenario")
         scenario.refuse_other_workload(work)
     future = scenario or Scenario.draw(work, seed=seed, **drawn)
     decider = _decider(policy, work)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.arguments import described, whole
+from weft.arguments import shown, whole
 from weft.errors import InvalidInput
 from weft.model import Problem
 from weft.model.columns import FloatArray
@@ -140,7 +140,7 @@ def attack(
     sides = [load_contender(contender), load_contender(against)]
     for side in sides:
         if not hasattr(side, "name"):
-            raise InvalidInput(f"{described(side)} is neither a planner nor a policy")
+            raise InvalidInput(f"{shown(side)} is neither a planner nor a policy")
     names = [side.name for side in sides]
 
     def judge(candidate: Candidate, name: str) -> Victim:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.formats.parsing.limits import check_cells, check_graph
-from weft.formats.parsing.record import Record, shown
+from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import decode_text, naming, parse_json, read_bytes
 from weft.model import Workflow, WorkflowBuilder
 from weft.model.columns import FloatArray, IntArray

@@ -12,12 +12,12 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
+from weft.arguments import shown
 from weft.errors import InvalidInput, UnknownName, WeftError
 from weft.formats.graphs.taskgraph import number_kinds, whole_cores
 from weft.formats.graphs.wfformat import shared_bytes
 from weft.formats.parsing.limits import MAX_DEPTH, check_cells, check_graph
 from weft.formats.parsing.quantity import quantity
-from weft.formats.parsing.record import shown
 from weft.model import Workflow
 from weft.model.validation import unique_names
 from weft.registry import closest

@@ -18,12 +18,13 @@ from itertools import pairwise
 
 import numpy as np
 
+from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.formats.graphs.taskgraph import number_kinds, whole_cores
 from weft.formats.native.weft_json import write_json
 from weft.formats.parsing.limits import check_cells, check_graph
 from weft.formats.parsing.quantity import quantity
-from weft.formats.parsing.record import Record, shown
+from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import parse_json
 from weft.model import Workflow
 

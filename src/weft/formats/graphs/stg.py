@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.formats.parsing.limits import check_graph
-from weft.formats.parsing.record import shown
 from weft.model import Workflow
 
 

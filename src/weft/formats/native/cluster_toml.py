@@ -47,11 +47,12 @@ from typing import Any
 
 import numpy as np
 
+from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.formats.native.network import network_lines, read_network
 from weft.formats.parsing.limits import MAX_DEPTH, check_cells, check_devices
 from weft.formats.parsing.quantity import quantity
-from weft.formats.parsing.record import Record, shown
+from weft.formats.parsing.record import Record
 from weft.model import Cluster, Device, Links, Topology
 from weft.model.columns import FloatArray
 from weft.model.machines.device import Curve

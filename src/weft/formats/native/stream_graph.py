@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from weft.arguments import shown
 from weft.errors import InvalidInput, UnknownName
 from weft.formats.parsing.limits import check_cells
 from weft.formats.parsing.quantity import quantity
-from weft.formats.parsing.record import Record, shown
+from weft.formats.parsing.record import Record
 from weft.model import Workflow, WorkflowBuilder
 from weft.model.conditional_stream import ProbabilityDrift
 from weft.registry import closest

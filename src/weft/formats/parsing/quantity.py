@@ -7,9 +7,9 @@ from decimal import Decimal, DecimalException
 
 import numpy as np
 
+from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.formats.parsing.limits import MAX_NUMBER_LENGTH
-from weft.formats.parsing.record import shown
 from weft.registry import closest
 
 _STEPS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}

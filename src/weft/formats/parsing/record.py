@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arguments import shown
 from weft.errors import InvalidInput, UnknownName
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.validation import unique_names
@@ -18,9 +19,6 @@ INFINITE = {"inf": np.inf, "-inf": -np.inf}
 """Infinities in strict JSON, which has no literal for them; NaN is null."""
 
 _REQUIRED: Any = object()
-_MOST_BITS = 4096
-"""Longer whole numbers are described by their size: Python refuses to print them."""
-
 _LAST_CODE_POINT = 0x10FFFF
 
 
@@ -170,22 +168,6 @@ class Record:
     def path(self, key: str) -> str:
         """Name a key in full, as complaints do."""
         return f"{self.where}.{key}" if self.where else key
-
-
-def shown(value: object) -> str:
-    """Describe a value of a file in a few words, whatever it is."""
-    if isinstance(value, dict):
-        return f"an object of {len(value)} keys"
-    if isinstance(value, (list, tuple)):
-        return f"a list of {len(value)} entries"
-    if isinstance(value, np.ndarray):
-        return f"an array of {value.dtype} of shape {value.shape}"
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else str(value).lower()
-    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        return f"a whole number of {value.bit_length()} bits"
-    text = f"'{value[:60]}'" if isinstance(value, str) else f"{value}"
-    return text if len(text) <= 60 else f"{text[:56]} ..."
 
 
 def _flatten(value: object, rank: int, where: str) -> tuple[list[Any], tuple[int, ...]]:

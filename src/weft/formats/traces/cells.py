@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.formats.parsing.limits import check_cells
-from weft.formats.parsing.record import shown
 from weft.model.validation import unique_names
 
 T = TypeVar("T")

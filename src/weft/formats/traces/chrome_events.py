@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 from bisect import bisect_right
 from collections import defaultdict
 from typing import Any, NamedTuple
 
+from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.formats.parsing.quantity import quantity
-from weft.formats.parsing.record import Record, shown, valid_text
+from weft.formats.parsing.record import Record, valid_text
 from weft.formats.traces.recording import MeasuredExecution, Recording, distinct
 from weft.model.trace import DONE, STATUS
 
@@ -135,7 +137,7 @@ def _edges(
         phase = event.content.get("ph")
         if phase not in ("s", "f"):
             continue
-        flow, lane, time = shown(event.raw("id", "")), _lane(event), _seconds(event, "ts")
+        flow, lane, time = json.dumps(event.raw("id", "")), _lane(event), _seconds(event, "ts")
         if phase == "s":
             arguments = event.content.get("args")
             data = arguments.get("bytes", 0.0) if isinstance(arguments, dict) else 0.0
@@ -156,7 +158,7 @@ def _lane(event: Record) -> Lane:
 def _label(value: object, where: str) -> str:
     if not isinstance(value, int | str) or isinstance(value, bool):
         raise InvalidInput(f"{where} is {shown(value)}; it must be a number or a name")
-    return shown(value).strip("'")
+    return value if isinstance(value, str) else shown(value)
 
 
 def _argument(event: Record, key: str) -> str:

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.formats.parsing.limits import TASK_CELLS, check_cells
 from weft.formats.parsing.quantity import quantity
-from weft.formats.parsing.record import Record, shown
+from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import parse_json
 from weft.formats.traces.recording import MeasuredExecution, Recording
 
@@ -47,13 +48,14 @@ def _execution(message: Record) -> MeasuredExecution | None:
     if not spans:
         return None
     key, worker = message.text("key"), message.text("worker", "")
+    thread = message.raw("thread", "")
     return MeasuredExecution(
         task=key,
         kind=kind_of(key),
         seconds=sum(stop - start for start, stop in spans),
         start=min(start for start, _ in spans),
         host=worker,
-        lane=shown(message.raw("thread", "")).strip("'"),
+        lane=thread if isinstance(thread, str) else shown(thread),
         output=_number(message, "nbytes", 0.0),
         done=message.text("status", "OK") == "OK",
     )

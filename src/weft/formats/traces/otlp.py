@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from weft.arguments import shown
 from weft.errors import InvalidInput
-from weft.formats.parsing.record import Record, shown
+from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import parse_json
 from weft.formats.traces.recording import MeasuredExecution, Recording, distinct
 

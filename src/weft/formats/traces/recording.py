@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
+from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.formats.parsing.limits import check_devices, check_graph
-from weft.formats.parsing.record import shown
 from weft.model import Cluster, Device, Problem, Workflow, WorkflowBuilder
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.formats.parsing.quantity import quantity
-from weft.formats.parsing.record import Record, shown
+from weft.formats.parsing.record import Record
 from weft.formats.traces.cells import Cells, binary_size, clock, moment, number, table, whole
 from weft.formats.traces.recording import MeasuredExecution, Recording
 

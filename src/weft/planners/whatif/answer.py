@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from weft.arguments import described
+from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.model import Problem, Scenario, Schedule, Workload
 from weft.model.check import check
@@ -156,7 +156,7 @@ def read_changes(changes: Change | str | Sequence[Change | str]) -> tuple[Change
     for change in listed:
         if not isinstance(change, str) and not callable(getattr(change, "apply", None)):
             raise InvalidInput(
-                f"a change is {described(change)}; give a text such as 'add 1xA100', or a value "
+                f"a change is {shown(change)}; give a text such as 'add 1xA100', or a value "
                 "such as AddDevice('A100')"
             )
     return tuple(parse_change(c) if isinstance(c, str) else c for c in listed)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.arguments import as_float, described, whole
+from weft.arguments import as_float, shown, whole
 from weft.errors import InvalidInput
 from weft.model import Problem
 from weft.planners.planner import Plan, Planner, plan
@@ -111,7 +111,7 @@ def tornado(
     [('one device', 2.0, 0.0), ('speed of device', 1.0, 1.5), ('tasks: task', 1.0, 1.5)]
     """
     if not 0 < as_float(share) < 1:
-        raise InvalidInput(f"share is {described(share)}; it must lie between 0 and 1")
+        raise InvalidInput(f"share is {shown(share)}; it must lie between 0 and 1")
     most = whole(most, "most", least=0)
     before = plan(problem, planner, seconds=seconds, seed=seed)
 

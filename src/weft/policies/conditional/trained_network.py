@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.formats.model_file import Model, find_model, read_model, save_model
-from weft.formats.parsing.record import Record, shown
+from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import naming
 from weft.policies.conditional.networks import Network, arrays_of, network_of
 from weft.policies.conditional.pair_network import PAIR_FEATURES

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from weft.arguments import shown
 from weft.errors import InvalidInput, UnknownName
-from weft.formats.parsing.record import shown
 from weft.model.columns import FloatArray
 from weft.registry import closest
 

@@ -7,9 +7,10 @@ from dataclasses import asdict, fields
 from functools import partial
 from typing import Any
 
+from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.formats.model_file import Model, Numbers
-from weft.formats.parsing.record import Record, shown
+from weft.formats.parsing.record import Record
 from weft.policies.policy import POLICIES, bundled_policy, register_kind
 from weft.policies.replanning.policy import ReplanningPolicy
 from weft.policies.replanning.portfolio import WINDOW, PlanOptions

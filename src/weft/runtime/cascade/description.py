@@ -26,11 +26,12 @@ from pathlib import Path
 
 import numpy as np
 
+from weft.arguments import shown
 from weft.errors import InvalidInput, UnknownName
 from weft.formats.native.cluster_toml import parse_toml
 from weft.formats.native.stream_toml import load_stream, stream_names
 from weft.formats.parsing.quantity import quantity
-from weft.formats.parsing.record import Record, shown
+from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import decode_text, is_there, naming, read_bytes
 from weft.model.conditional_stream import ConditionalStream
 from weft.registry import closest

@@ -19,10 +19,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from weft.arguments import shown
 from weft.errors import InvalidInput, UnknownName
 from weft.formats.graphs.wfformat import is_wfformat, read_wfformat, recorded_commands
 from weft.formats.native.weft_schema import decode
-from weft.formats.parsing.record import Record, shown
+from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import decode_text, parse_json
 from weft.model import Problem, Workflow
 from weft.registry import closest

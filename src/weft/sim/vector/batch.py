@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from weft.arguments import shown
 from weft.errors import InvalidInput, Stuck
-from weft.formats.parsing.record import shown
 from weft.model import Scenario, Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream, in_ticks, ticked

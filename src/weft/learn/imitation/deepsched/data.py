@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from weft.arguments import shown
 from weft.errors import InvalidInput
-from weft.formats.parsing.record import Record, shown
+from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import decode_text, naming, parse_json, read_bytes
 from weft.generators import layered, scale_ccr, unrelated_problem, with_affinity
 from weft.model import Cluster, Problem, Workflow, Workload

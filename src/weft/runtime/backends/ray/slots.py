@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.runtime.backends.protocol import Order, Transfer
 
@@ -17,6 +17,12 @@ PINGS = 5
 
 LEAST = 3
 """Calls with local inputs that must be observed before others are compared."""
+
+
+class _Result(NamedTuple):
+    device: int
+    size: float
+    finish: float
 
 
 @dataclass(eq=False)
@@ -100,7 +106,7 @@ class TransferEstimator:
         """Device -> transfers to it that were measured before the run."""
         for device, transfer in probes:
             self._probes.setdefault(device, []).append(transfer)
-        self._made: dict[int, tuple[int, float, float]] = {}
+        self._made: dict[int, _Result] = {}
         self._gaps: deque[float] = deque(maxlen=50)
         """Recent start delays of calls whose inputs were local."""
         self._copies: set[tuple[int, int]] = set()
@@ -108,11 +114,11 @@ class TransferEstimator:
 
     def made(self, instance: int, device: int, size: float, finish: float) -> None:
         """Record the device, size and time of a result."""
-        self._made[instance] = (device, size, finish)
+        self._made[instance] = _Result(device, size, finish)
 
     def finish_of(self, instance: int) -> float:
         """Return when a result existed; 0: it is not known."""
-        return self._made[instance][2] if instance in self._made else 0.0
+        return self._made[instance].finish if instance in self._made else 0.0
 
     def started(
         self,
@@ -124,25 +130,19 @@ class TransferEstimator:
         start: float,
     ) -> tuple[Transfer, ...]:
         """Return the transfers to a device that are new: probes, and those of an order."""
-        moved = self._moved(inputs, device, since=since, free_at=free_at, start=start)
+        known = {i: self._made[i] for i in inputs if i is not None and i in self._made}
+        moved = self._moved(known, device, since, free_at, start)
         return (*self._probes.pop(device, ()), *moved)
 
     def _moved(
-        self,
-        inputs: tuple[int | None, ...],
-        device: int,
-        *,
-        since: float,
-        free_at: float,
-        start: float,
+        self, known: dict[int, _Result], device: int, since: float, free_at: float, start: float
     ) -> tuple[Transfer, ...]:
         """Estimate the transfers of an order from its start delay; empty if unknown."""
-        known = {i: self._made[i] for i in inputs if i is not None and i in self._made}
-        due = max([since, *(finish for *_, finish in known.values())])
+        due = max([since, *(result.finish for result in known.values())])
         moved = {
-            i: max(since, finish)
-            for i, (source, _, finish) in known.items()
-            if source != device and (i, device) not in self._copies
+            i: max(since, result.finish)
+            for i, result in known.items()
+            if result.device != device and (i, device) not in self._copies
         }
         self._copies.update((i, device) for i in moved)
         if free_at > due:
@@ -155,8 +155,8 @@ class TransferEstimator:
         seconds = round(start - min(moved.values()) - median(self._gaps), 9)
         if seconds <= 0:
             return ()
-        _, source = max((known[i][1], known[i][0]) for i in moved)
-        return (Transfer(source, sum(known[i][1] for i in moved), seconds),)
+        _, source = max((known[i].size, known[i].device) for i in moved)
+        return (Transfer(source, sum(known[i].size for i in moved), seconds),)
 
 
 def clock_offset(ray: Any, slot: ActorSlot) -> float:
