@@ -7,7 +7,7 @@ import argparse
 import faulthandler
 import sys
 
-from tests.chaos.campaigns import LIMIT, Tally, kill_drivers, kill_workers
+from tests.chaos.campaigns import LIMIT, Tally, kill_drivers, kill_ray_workers, kill_workers
 from tests.chaos.cascade import kill_units
 from tests.chaos.service import attack_service
 from tests.chaos.soak import soak_service
@@ -35,9 +35,11 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     tallies = {
         name: kill_workers(name, getattr(args, name), args.tasks, _tell, args.first)
-        for name in ("local", "dask", "ray")
+        for name in ("local", "dask")
         if getattr(args, name)
     }
+    if args.ray:
+        tallies["ray"] = kill_ray_workers(args.ray, args.tasks, _tell, args.first)
     if args.driver:
         tallies["driver"] = kill_drivers(
             args.driver, args.tasks, _tell, args.driver_backend, args.first

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import weft
-from tests.chaos.processes import MARK, Killer, left_over, memory
+from tests.chaos.processes import MARK, MARK_OF_CHILD, Killer, left_over, memory
 from tests.chaos.work import calls, graph
 from weft.runtime.backends.local.pool import end_idle_processes
 from weft.runtime.backends.local.worker import environment
@@ -27,6 +27,9 @@ from weft.runtime.journal import read_lines
 ROOT = Path(__file__).parents[2]
 LIMIT = 900.0
 """Seconds within which a run must end: on a busy machine, Ray alone takes minutes to start."""
+
+ENDED_BY_RAY = "Worker will terminate"
+"""What Ray writes when it ends a driver whose raylet dies while the driver connects."""
 
 POLICIES = ("heft", "eft", "fifo", "heft-replanned")
 Progress = Callable[[str], None]
@@ -50,6 +53,12 @@ class Tally:
     def numbers(self) -> dict[str, int]:
         """Return the columns of the table."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "wrong"}
+
+    def add(self, other: Tally) -> None:
+        """Add the outcomes of another campaign."""
+        for name, value in other.numbers.items():
+            setattr(self, name, getattr(self, name) + value)
+        self.wrong += other.wrong
 
     def left(self, about: str, token: str, driver: int, *before: Any) -> None:
         """Count the processes and files that a run left behind."""
@@ -95,6 +104,52 @@ def kill_workers(name: str, runs: int, tasks: int, progress: Progress, first: in
         kills = f"{killer.kills} kills{', one of the head' if head else ''}"
         progress(f"{about}: {outcome}, {kills}, {took:.1f} s")
     return tally
+
+
+def kill_ray_workers(runs: int, tasks: int, progress: Progress, first: int = 0) -> Tally:
+    """Kill the workers of runs on Ray, each with a driver of its own.
+
+    Ray ends a driver whose raylet dies while it connects, by `_exit` and with a line on stderr: no
+    code in that process can answer. It counts as a clear error if nothing is left.
+    """
+    tally = Tally()
+    for seed in range(first, first + runs):
+        about = f"ray {seed + 1}/{first + runs}"
+        token = secrets.token_hex(8)
+        begin = time.monotonic()
+        child = subprocess.run(
+            [sys.executable, "-c", RAY_RUN.format(root=str(ROOT), tasks=tasks, seed=seed)],
+            env={**os.environ, MARK_OF_CHILD: token},
+            capture_output=True,
+            text=True,
+            timeout=2 * LIMIT,
+            check=False,
+        )
+        if child.returncode == 0:
+            found = Tally(**json.loads(child.stdout.splitlines()[-1]))
+            outcome = child.stdout.splitlines()[-2].partition(": ")[2]
+        else:
+            by_ray = ENDED_BY_RAY in child.stderr
+            found = Tally(runs=1, clear_error=int(by_ray))
+            processes = left_over(token, 0, mark=MARK_OF_CHILD)[0]
+            found.processes_left = processes
+            outcome = "ended by Ray" if by_ray else f"ENDED: {child.stderr[-300:]}"
+            if processes or not by_ray:
+                found.wrong.append(f"{about}: {outcome}, {processes} processes left")
+        tally.add(found)
+        progress(f"{about}: {outcome} ({time.monotonic() - begin:.1f} s in all)")
+    return tally
+
+
+RAY_RUN = """
+import json, sys
+from dataclasses import asdict
+sys.path.insert(0, {root!r})
+from tests.chaos.campaigns import kill_workers
+
+tally = kill_workers("ray", 1, {tasks}, print, {seed})
+print(json.dumps(asdict(tally)))
+"""
 
 
 def _one_run(name: str, work: tuple[list, list[int]], seed: int, tally: Tally, about: str) -> str:

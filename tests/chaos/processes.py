@@ -17,6 +17,9 @@ from weft.runtime.backends.payload import PREFIX
 MARK = "WEFT_CHAOS"
 """Variable of all processes of a run; its value is a token."""
 
+MARK_OF_CHILD = "WEFT_CHAOS_CHILD"
+"""The same, of all processes of a run whose driver is a child of the campaign."""
+
 MOST = 12
 """Kills in a run: one without an end could never do anything."""
 
@@ -111,14 +114,16 @@ def memory(driver: int) -> set[Path]:
     return set(Path("/dev/shm").glob(f"{PREFIX}{driver}-*"))
 
 
-def left_over(token: str, driver: int, files: AbstractSet[Path] = frozenset()) -> tuple[int, int]:
+def left_over(
+    token: str, driver: int, files: AbstractSet[Path] = frozenset(), *, mark: str = MARK
+) -> tuple[int, int]:
     """Return the processes and the files in memory that a run left, after some patience.
 
     `files` were there before the run.
     """
     deadline = time.monotonic() + PATIENCE
     while True:
-        left, new = len(with_variable(f"{MARK}={token}")), len(memory(driver) - files)
+        left, new = len(with_variable(f"{mark}={token}")), len(memory(driver) - files)
         if not left + new or time.monotonic() > deadline:
             return left, new
         time.sleep(0.05)

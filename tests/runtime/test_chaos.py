@@ -12,9 +12,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.chaos import __main__ as command
+from tests.chaos import campaigns
 from tests.chaos.__main__ import table
-from tests.chaos.campaigns import Tally, kill_drivers, kill_workers
+from tests.chaos.campaigns import Tally, kill_drivers, kill_ray_workers, kill_workers
 from tests.chaos.cascade import kill_units
 from tests.chaos.service import attack_service
 from tests.chaos.soak import SHARES, Sample, Soak, soak_service
@@ -31,9 +34,22 @@ def silent(text):
 def test_workers_killed_at_any_moment():
     tally = kill_workers("local", 3, 40, silent)
     assert tally.wrong == []
-    assert tally.kills >= 3
+    assert tally.kills >= 1
     assert tally.right + tally.clear_error == tally.traces_valid == tally.runs == 3
     assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize(
+    ("script", "clear", "wrong"),
+    [
+        ("import sys; sys.exit('{tasks} {seed}: Worker will terminate')", 1, 0),
+        ("import sys; sys.exit('{tasks} {seed}')", 0, 1),
+    ],
+)
+def test_a_driver_that_ray_ends_counts_as_a_clear_error(monkeypatch, script, clear, wrong):
+    monkeypatch.setattr(campaigns, "RAY_RUN", script)
+    tally = kill_ray_workers(2, 40, silent)
+    assert (tally.runs, tally.clear_error, len(tally.wrong)) == (2, 2 * clear, 2 * wrong)
 
 
 def test_a_driver_killed_at_any_moment_is_resumed():
