@@ -246,7 +246,7 @@ def costs_of(paths: Sequence[Path]) -> Costs:
     return {key: (median(d for d, _ in v), median(s for _, s in v)) for key, v in found.items()}
 
 
-def write_table(now: Costs, before: Costs) -> None:
+def write_table(now: Costs, before: Costs, *, runs: int, load: str) -> None:
     """Write the page's table: driver + scheduler, and what a policy adds to Dask's own graph."""
     rows: list[list[Any]] = []
     for version, costs in (("before", before), ("", now)):
@@ -264,7 +264,7 @@ def write_table(now: Costs, before: Costs) -> None:
     table = {"columns": ["ms of processor time per task", *SHAPES], "align": "lrrr", "rows": rows}
     made = {
         "measured_with": "python benchmarks/runtime/run_overhead.py --only dask, then --table",
-        "provenance": f"500 empty tasks, one run; {os.cpu_count()} cores, little other work",
+        "provenance": f"500 empty tasks, medians of {runs} runs; {os.cpu_count()} cores, {load}",
         "tables": {"cpu": table},
     }
     RESULTS.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
@@ -278,9 +278,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a file for the results, as JSON")
     parser.add_argument("--table", type=Path, nargs="+", help="outputs to make the table of")
     parser.add_argument("--before", type=Path, nargs="+", help="outputs of an earlier version")
+    parser.add_argument("--load", default="little other work", help="other work, for the table")
     args = parser.parse_args()
     if args.table:
-        write_table(costs_of(args.table), costs_of(args.before or ()))
+        before = costs_of(args.before or ())
+        write_table(costs_of(args.table), before, runs=len(args.table), load=args.load)
         return
     found: list[dict[str, Any]] = []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import operator
 import os
+import pickle
 import signal
 import threading
 import time
@@ -17,7 +18,7 @@ import pytest
 
 import weft
 from tests.support import run_functions as f
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 from tests.support.workflows import chain, fan
 from weft.model.trace import LOST
 from weft.runtime import History, LocalBackend, LocalDevice, TaskFailed
@@ -33,12 +34,13 @@ from distributed import Client, LocalCluster
 
 from weft.runtime.backends.dask import plugin as dask_plugin
 from weft.runtime.backends.dask.backend import DaskBackend
+from weft.runtime.backends.dask.outbox import RELEASED_BYTES, RELEASED_TOGETHER, Outbox
 from weft.runtime.inputs.dask_graph import from_collections
 
 QUIET = {
     "threads_per_worker": 1,
     "host": "127.0.0.1",
-    "dashboard_address": None,
+    "dashboard_address": "127.0.0.1:0",  # any port: other tests may have the usual one
     "silence_logs": 60,
 }
 FAN = {"one": f.one, "add": f.add, "total": f.add}
@@ -460,13 +462,13 @@ def test_the_orders_of_a_moment_are_one_message(two, run, monkeypatch):
 
     monkeypatch.setattr(two.client, "_send_to_scheduler", counting)
     trace = right(run(fan(6), functions=FAN, policy="rank-eft"))
-    orders = [message["orders"] for message in sent if "orders" in message]
+    orders = [pickle.loads(message["data"])[0] for message in sent if "data" in message]
     assert sum(map(len, orders)) == len(trace.task)
     assert max(map(len, orders)) > 1  # the adds become ready together
 
 
 def test_an_order_whose_input_is_gone_is_an_error():
-    reporter, reported = dask_plugin.Reporter("run"), []
+    reporter, reported = dask_plugin.Reporter("run", "client"), []
     reporter.scheduler = SimpleNamespace(
         tasks={},
         extensions={},
@@ -475,7 +477,75 @@ def test_an_order_whose_input_is_gone_is_an_error():
         transitions=lambda recommended, _: reported.extend(recommended),
     )
     order = dask_plugin.PackedOrder("f-run-1", "tcp://nowhere", 0.0, ["g-run-0"], {}, b"")
-    reporter.take_orders("client", [list(order)])
+    reporter.take_message("client", pickle.dumps(([order], [])))
     ((topic, message),) = reported
     assert (topic, message["word"], message["key"]) == ("run", "erred", "f-run-1")
     assert "inputs" in message["text"]
+
+
+def test_small_results_are_released_together_and_large_ones_at_once():
+    sent = []
+    outbox = Outbox(SimpleNamespace(_send_to_scheduler=sent.append), "run")
+
+    def result(name, size):
+        held = outbox.submit(dask_plugin.PackedOrder(name, "tcp://here", 0.0, [], {}, b""))
+        held.size = size
+        return held
+
+    small = [result(f"small-{k}", 10.0) for k in range(RELEASED_TOGETHER)]
+    large = result("large", RELEASED_BYTES)
+    waits = outbox.submit(dask_plugin.PackedOrder("waits", "tcp://here", 0.0, [], {}, b""))
+    outbox.send()
+    for held in small[:-1]:
+        held.release()
+        outbox.send()
+    assert len(sent) == 1  # the orders
+    for held in (small[-1], large, waits):
+        held.release()
+        outbox.send()
+    messages = [pickle.loads(message["data"]) for message in sent]
+    assert [len(orders) for orders, _ in messages] == [RELEASED_TOGETHER + 2, 0, 0, 0]
+    assert messages[1][1] == [held.key for held in small]
+    assert [released for _, released in messages[2:]] == [["large"], ["waits"]]
+
+
+def test_results_are_held_for_the_run_and_not_beyond_it(two, run, monkeypatch):
+    held, fetch = [], two.fetch
+
+    def look(dask_scheduler):
+        return {key for key in dask_scheduler.tasks if "-weft" in key}, len(dask_scheduler.clients)
+
+    def fetch_after_a_look(instance):
+        held.append(two.client.run_on_scheduler(look))
+        return fetch(instance)
+
+    _, before = two.client.run_on_scheduler(look)
+    monkeypatch.setattr(two, "fetch", fetch_after_a_look)
+    assert right(run(fan(), functions=FAN, policy="rank-eft")).results == {"total": 9}
+    ((keys, clients),) = held
+    assert any(key.startswith("total-weft") for key in keys)
+    assert clients == before + 1  # the run itself
+    wait_until(lambda: two.client.run_on_scheduler(look) == (set(), before))
+
+
+def test_a_run_whose_client_is_gone_holds_nothing():
+    released = []
+    scheduler = SimpleNamespace(
+        clients={"run": SimpleNamespace(wants_what=[SimpleNamespace(key="f-run-1")])},
+        client_releases_keys=lambda keys, client: released.append((keys, client)),
+    )
+    reporter = dask_plugin.Reporter("run", "its client")
+    reporter.remove_client(scheduler, "another client")
+    assert not released
+    reporter.remove_client(scheduler, "its client")
+    assert released == [(["f-run-1"], "run")]
+
+
+def test_workers_of_an_earlier_run_are_warm(two, tmp_path):
+    history = History(tmp_path / "history.sqlite")
+    graph = [weft.task(os.getpid)() for _ in range(6)]
+    used: set[int] = set()
+    for policy in ("rank-eft", "heft"):
+        used |= {*weft.run(graph, backend=two, history=history, policy=policy).value}
+    assert len(history.tasks) == 12
+    assert sum(row.cold for row in history.tasks) == len(used)

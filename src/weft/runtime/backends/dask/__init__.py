@@ -3,10 +3,11 @@
 - `backend`: the backend
 - `local_cluster`: an own cluster on this machine, whose dead workers are replaced
 - `messages`: messages to workers
+- `outbox`: orders, and results to release, on their way to the scheduler
 - `plan`: a plan as one graph
 - `plugin`: code that runs inside Dask
 - `profile`: measured links and speeds of a cluster
-- `results`: futures of results
+- `results`: results of a run
 - `workers`: the registry of workers: which are there, lost, or back
 """
 
@@ -14,6 +15,7 @@ __all__ = [
     "backend",
     "local_cluster",
     "messages",
+    "outbox",
     "plan",
     "plugin",
     "profile",

@@ -30,10 +30,11 @@ from weft.runtime.backends.result_file import save
 from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
 
 try:
-    from distributed import Client, Future
+    from distributed import Client
 
     from weft.runtime.backends.dask import plugin as remote
     from weft.runtime.backends.dask.messages import TaskMessages
+    from weft.runtime.backends.dask.outbox import HeldResult, Outbox
     from weft.runtime.backends.dask.plan import WholeGraph
     from weft.runtime.backends.dask.results import Results
     from weft.runtime.backends.dask.workers import (
@@ -69,7 +70,6 @@ class DaskBackend(RealBackend):
     name = "dask"
     _events: list[Event]
     _to_kill: list[WorkerSite]
-    _unsent: list[remote.PackedOrder]
     _graph: WholeGraph | None
     """A plan that was replaced, with the tasks that still run for it."""
 
@@ -112,7 +112,8 @@ class DaskBackend(RealBackend):
         self.registry.begin_run(inbox, self._messages.functions)
         self._run = run
         self.client.subscribe_topic(run, lambda event: inbox.put(event[1]))
-        self.client.register_plugin(remote.Reporter(run))
+        self.client.register_plugin(remote.Reporter(run, self.client.id))
+        self._outbox = Outbox(self.client, run)
         self._hurry()
         new = self.registry.wait_for_workers()
         self._receive_all()
@@ -147,8 +148,7 @@ class DaskBackend(RealBackend):
             instance, order.number, line, keys, before=line.last, chooses=order.chooses[0]
         )
         self._numbers[key] = order.number
-        self._pending[order.number] = Future(key, self.client)
-        self._unsent.append(
+        self._pending[order.number] = self._outbox.submit(
             remote.PackedOrder(
                 key,
                 line.site.address,  # this one only: an order must not end one worker after another
@@ -175,13 +175,13 @@ class DaskBackend(RealBackend):
         order = next(order for order in line.orders if order.number == number)
         line.orders.remove(order)
         del self._where[number]
-        self._send()
         self._pending.pop(number).release()
+        self._outbox.send()
         self._skip(line, number)
 
     def wait(self, until: float) -> list[Event]:
         """Send the orders of this moment; return the next events of the scheduler."""
-        self._send()
+        self._outbox.send()
         for site in self._to_kill:
             self.registry.kill(site)
         self._to_kill = []
@@ -219,8 +219,6 @@ class DaskBackend(RealBackend):
             if line.orders and self.registry.local is not None and line.site.up:
                 self.registry.kill(line.site)
                 line.site.up, line.site.dead = False, line.site.id
-        for future in self._pending.values():
-            future.release()
         if self._graph is not None:
             self._graph.leave()
         self._results.clear()
@@ -282,7 +280,7 @@ class DaskBackend(RealBackend):
                 ):
                     graph.wind_up()
                 continue
-            report = message.get("report")
+            report = remote.unpacked_report(message)
             if report is None or "fault" in report:
                 break
             site = next(
@@ -304,13 +302,6 @@ class DaskBackend(RealBackend):
         return {name: need for name, need in needs if need and name in site.resources}
 
     # -- messages -----------------------------------------------------------
-
-    def _send(self) -> None:
-        """Send orders by the stream of the client: a graph for each would cost far more."""
-        if self._unsent:
-            message = {"op": self._run, "orders": self._unsent}
-            self.client._send_to_scheduler(message)  # noqa: SLF001
-            self._unsent = []
 
     def _receive_all(self) -> None:
         while not self._inbox.empty():
@@ -353,7 +344,7 @@ class DaskBackend(RealBackend):
             self._events.append(lost)
 
     def _ended(self, message: dict[str, Any]) -> None:
-        number, report = self._numbers.get(message["key"], -1), message.get("report")
+        number, report = self._numbers.get(message["key"], -1), remote.unpacked_report(message)
         if number not in self._where:
             self.recomputed += report is not None
             return
@@ -376,10 +367,8 @@ class DaskBackend(RealBackend):
     def _end(
         self, number: int, device: int, report: remote.Report
     ) -> protocol.Finished | protocol.Failed:
-        start, finish = (
-            report[k] - self.registry.lines[device].site.offset - self._origin
-            for k in ("start", "finish")
-        )
+        site = self.registry.lines[device].site
+        start, finish = (report[k] - site.offset - self._origin for k in ("start", "finish"))
         if "fault" in report:
             return protocol.Failed(
                 number,
@@ -390,7 +379,7 @@ class DaskBackend(RealBackend):
                 report["text"],
                 report.get("traceback", ""),
             )
-        near = {site.address: site.devices[0] for site in self.registry.sites}
+        near = {s.address: s.devices[0] for s in self.registry.sites if report["transfers"]}
         moved = tuple(
             protocol.Transfer(near.get(source, device), size, seconds)
             for source, size, seconds in report["transfers"]
@@ -403,6 +392,7 @@ class DaskBackend(RealBackend):
             (float(report["size"]),),
             (tuple(report["branches"]),),
             moved,
+            site.id,
         )
 
     def _report_ends(self, line: DeviceThread, device: int) -> None:
@@ -411,11 +401,12 @@ class DaskBackend(RealBackend):
             order = line.orders.popleft()
             event = line.early.pop(order.number)
             del self._where[order.number]
-            future = self._pending.pop(order.number)
+            result = self._pending.pop(order.number)
             if isinstance(event, protocol.Finished):
-                self._results[order.members[0]] = future
+                result.size = event.data[0]
+                self._results[order.members[0]] = result
             else:
-                future.release()
+                result.release()
             self._events.append(event)
             if line.orders:
                 self._events.append(
@@ -445,13 +436,13 @@ class DaskBackend(RealBackend):
         self._inbox: Inbox = queue.SimpleQueue()
         self._events = []
         self._results = Results(self.registry)
-        self._pending: dict[int, Any] = {}
+        self._pending: dict[int, HeldResult] = {}
         self._where: dict[int, int] = {}
         """Order -> device, for orders under way."""
         self._before: dict[int, int] = {}
         self._numbers: dict[str, int] = {}
         """Key of a Dask task -> order."""
-        self._unsent = []
+        self._outbox = Outbox(self.client, "")
         self._graph = None
         self._to_kill = []
         self._origin = time.perf_counter()

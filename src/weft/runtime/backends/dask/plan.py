@@ -58,10 +58,12 @@ class WholeGraph:
         }
         keys = {row.instance: key for key, row in sent.items()}
         futures = {i: self._futures[key] for i, key in kept.items()}
+        done = {i: None for row in sent.values() for i in row.parents if i in self._results}
+        known = dict(zip(done, self._results.futures(done), strict=True))
         graph: dict[str, Any] = {}
         size = 0
         for k, (key, row) in enumerate(sent.items()):
-            read = [keys.get(i) or futures.get(i) or self._results[i] for i in row.parents]
+            read = [keys.get(i) or futures.get(i) or known[i] for i in row.parents]
             names = tuple(name if isinstance(name, str) else name.key for name in read)
             message_of = self._messages.message_of(row.instance, k, self.lines[row.device], names)
             graph[key] = (remote.perform, replace(message_of, home=""), *read)

@@ -154,13 +154,21 @@ def perform(message_of: TaskMessage, *values: Any) -> Any:
     if "fault" in report and not message_of.home:
         raise TaskError(report["text"])  # dependents must not run
     report["transfers"] = _transfers(worker, message_of)
-    worker.state.tasks[worker.get_current_task()].metadata["weft"] = report
+    packed = pickle.dumps(report)  # a single value for all messages that carry it
+    worker.state.tasks[worker.get_current_task()].metadata["weft"] = packed
     return value
 
 
 def perform_packed(data: bytes, *values: Any) -> Any:
     """Run a task whose message the scheduler did not unpack."""
     return perform(pickle.loads(data), *values)
+
+
+def unpacked_report(message: Mapping[str, Any]) -> Report | None:
+    """Return the report in a message about the end of a task; None: there is none."""
+    packed = message.get("report")
+    report: Report | None = None if packed is None else pickle.loads(packed)
+    return report
 
 
 def _result(message_of: TaskMessage, values: Sequence[Any]) -> tuple[Any, Report]:
@@ -277,12 +285,14 @@ class PackedOrder(NamedTuple):
 class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed everywhere
     """Takes the orders of a run, and reports ends of tasks and changes of workers to its client.
 
-    During a run stealing is off, and messages to workers are batched for 1 ms instead of 5 ms.
+    Results of orders are held in the name of the run, as if it were a client of its own. During a
+    run stealing is off, and messages to workers are batched for 1 ms instead of 5 ms.
     """
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, client: str) -> None:
         self.run = run
         self.name = run
+        self.client = client
         self.stole = False
         self.paces: dict[str, float] = {}
         """Worker -> original batching interval."""
@@ -295,16 +305,25 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
             await scheduler.extensions["stealing"].stop()
         for worker in scheduler.workers:
             self._hurry(worker)
-        scheduler.stream_handlers[self.run] = self.take_orders
+        scheduler.client_desires_keys(keys=[], client=self.run)
+        scheduler.stream_handlers[self.run] = self.take_message
 
-    def take_orders(self, client: str, orders: Sequence[Sequence[Any]]) -> None:
+    def take_message(self, client: str, data: bytes) -> None:
+        """Take orders, and release results that are not needed any more."""
+        orders, released = pickle.loads(data)
+        if orders:
+            self.take_orders(orders)
+        if released:
+            self.scheduler.client_releases_keys(keys=released, client=self.run)
+
+    def take_orders(self, orders: Sequence[PackedOrder]) -> None:
         """Create the tasks of orders.
 
         A graph of one task would cost several times as much as the task: it is unpickled, converted
         and ordered in threads of the scheduler.
         """
         tasks, recommended, new = self.scheduler.tasks, {}, []
-        for order in map(PackedOrder._make, orders):
+        for order in orders:
             if not all(key in tasks for key in order.inputs):
                 self._report_error(order.key, "Dask has dropped one of its inputs")
                 continue
@@ -322,7 +341,7 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
         spans = self.scheduler.extensions.get("spans")
         if new and spans is not None:  # workers measure by span; one for all tasks of a kind
             spans.observe_tasks(new, code=(), span_metadata={"collections": []})
-        self.scheduler.client_desires_keys(keys=list(recommended), client=client)
+        self.scheduler.client_desires_keys(keys=list(recommended), client=self.run)
         self.scheduler.transitions(recommended, f"weft-orders-{time.time()}")
 
     def transition(self, key: Any, start: str, finish: str, *_: Any, **facts: Any) -> None:
@@ -372,6 +391,11 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
         self._hurry(worker)
         self.scheduler.log_event(self.run, {"word": "added", **_facts(scheduler.workers[worker])})
 
+    def remove_client(self, scheduler: Any, client: str) -> None:
+        """Release all results of a run whose client is gone."""
+        if client == self.client:
+            release_all(scheduler, self.run)
+
     def remove_worker(self, scheduler: Any, worker: str, **_: Any) -> None:
         """Report a lost worker."""
         self.paces.pop(worker, None)
@@ -411,6 +435,8 @@ async def leave(dask_scheduler: Any, run: str) -> None:
         return
     dask_scheduler.remove_plugin(run)
     dask_scheduler.stream_handlers.pop(run, None)
+    release_all(dask_scheduler, run)
+    dask_scheduler.clients.pop(run, None)
     others = [plugin for plugin in dask_scheduler.plugins.values() if isinstance(plugin, Reporter)]
     for other in others:
         other.stole |= reporter.stole
@@ -426,6 +452,13 @@ async def leave(dask_scheduler: Any, run: str) -> None:
     broker = getattr(dask_scheduler, "_broker", None)
     if broker is not None:
         broker.truncate(run)
+
+
+def release_all(scheduler: Any, run: str) -> None:
+    """Release all results that are held in the name of a run."""
+    if run in scheduler.clients:
+        keys = [task.key for task in scheduler.clients[run].wants_what]
+        scheduler.client_releases_keys(keys=keys, client=run)
 
 
 async def let_steal(dask_scheduler: Any, run: str, allowed: bool) -> None:

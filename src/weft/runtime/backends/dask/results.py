@@ -1,73 +1,88 @@
-"""The results of a run on Dask: futures, fetched on demand."""
+"""The results of a run on Dask, fetched on demand."""
 
 from __future__ import annotations
 
 import tempfile
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from distributed import Future
 from distributed.protocol.pickle import dumps
 
 from weft.errors import WeftError
 from weft.runtime.backends.dask import plugin as remote
 from weft.runtime.backends.dask.messages import quietly
+from weft.runtime.backends.dask.outbox import HeldResult
 from weft.runtime.backends.dask.workers import TICK, WorkerRegistry
 from weft.runtime.backends.payload import unpack
 from weft.runtime.backends.result_file import load
 
 
 class Results:
-    """Instance -> future of its result; Dask recomputes lost results."""
+    """Instance -> its result, held for the run or as a future; Dask recomputes lost results."""
 
     def __init__(self, registry: WorkerRegistry) -> None:
         self._registry = registry
-        self._futures: dict[int, Any] = {}
+        self._kept: dict[int, HeldResult | Future] = {}
         self._here: dict[int, Any] = {}
         """Results fetched last."""
 
     def __len__(self) -> int:
-        return len(self._futures)
+        return len(self._kept)
 
     def __contains__(self, instance: int) -> bool:
-        return instance in self._futures
+        return instance in self._kept
 
     def __getitem__(self, instance: int) -> Any:
-        return self._futures[instance]
+        return self._kept[instance]
 
-    def __setitem__(self, instance: int, future: Any) -> None:
-        self._futures[instance] = future
+    def __setitem__(self, instance: int, result: HeldResult | Future) -> None:
+        self._kept[instance] = result
+
+    def futures(self, instances: Iterable[int]) -> list[Future]:
+        """Return results as futures: those held for the run are asked for by the client."""
+        client, asked, found = self._registry.client, [], []
+        for i in instances:
+            kept = self._kept[i]
+            if isinstance(kept, HeldResult):
+                asked.append(kept.key)
+                kept = Future(kept.key, client)
+            found.append(kept)
+        if asked:
+            message = {"op": "client-desires-keys", "keys": asked}
+            client._send_to_scheduler(message)  # noqa: SLF001
+        return found
 
     def fetch(self, instance: int, *, alone: bool) -> Any:
         """Return a result; unless `alone`, fetch all others too."""
         if instance not in self._here:
-            asked = [instance] if alone else list(self._futures)
-            self._here = dict(
-                zip(asked, self._gathered([self._futures[i] for i in asked]), strict=True)
-            )
+            asked = [instance] if alone else list(self._kept)
+            self._here = dict(zip(asked, self._gathered(self.futures(asked)), strict=True))
         return self._here[instance]
 
     def forget(self, instance: int) -> None:
         """Release a result; Dask keeps its recipe while another result needs it."""
         self._here.pop(instance, None)
-        if instance in self._futures:
-            self._futures.pop(instance).release()
+        if instance in self._kept:
+            self._kept.pop(instance).release()
 
     def restore(self, instance: int, path: Path, key: str) -> None:
         """Load a result from a file, unless a worker has it."""
-        if instance in self._futures:
+        if instance in self._kept:
             return
         with tempfile.TemporaryDirectory() as folder:
             data = dumps(unpack(load(path, Path(folder, "buffers"))))
         with quietly(len(data)):
-            self._futures[instance] = self._registry.client.submit(
+            self._kept[instance] = self._registry.client.submit(
                 remote.given, data, key=key, pure=False
             )
 
     def clear(self) -> None:
         """Release all."""
-        for instance in list(self._futures):
+        for instance in list(self._kept):
             self.forget(instance)
 
     def _gathered(self, futures: list[Any]) -> list[Any]:

@@ -1,0 +1,70 @@
+"""What the driver sends to the scheduler of Dask during a run: orders, and results to release.
+
+A client of Dask that holds a future receives a message when its result exists, and sends one when
+it is released. Here the plugin of the run holds the results, so that neither is needed.
+"""
+
+from __future__ import annotations
+
+import pickle
+from math import inf
+from typing import Any
+
+from weft.runtime.backends.dask.plugin import PackedOrder
+
+RELEASED_TOGETHER = 100
+"""Small results that are released at once: the scheduler tells each worker, and gets an answer."""
+
+RELEASED_BYTES = 1 << 20
+"""Bytes of results that are not kept until there are as many."""
+
+
+class HeldResult:
+    """The result of an order, which the scheduler keeps until it is released."""
+
+    def __init__(self, key: str, outbox: Outbox) -> None:
+        self.key = key
+        self.size = inf
+        """Bytes; infinite until it exists: such an order is released at once."""
+        self._outbox = outbox
+
+    def release(self) -> None:
+        """Let the scheduler drop it."""
+        self._outbox.release(self)
+
+
+class Outbox:
+    """Messages to the plugin of a run; those of a moment are one."""
+
+    def __init__(self, client: Any, run: str) -> None:
+        self._client, self._run = client, run
+        self._orders: list[PackedOrder] = []
+        self._released: list[str] = []
+        self._bytes = 0.0
+        """Size of the results that are to be released."""
+
+    def submit(self, order: PackedOrder) -> HeldResult:
+        """Add an order; return its result."""
+        self._orders.append(order)
+        return HeldResult(order.key, self)
+
+    def release(self, result: HeldResult) -> None:
+        """Add a result that is not needed any more."""
+        self._released.append(result.key)
+        self._bytes += result.size
+
+    def send(self) -> None:
+        """Send orders, and results to release if they are many or large.
+
+        They go by the stream of the client: a graph for each order would cost far more. The message
+        is pickled as a whole, as Dask looks into every value of others several times.
+        """
+        due = self._bytes >= RELEASED_BYTES or len(self._released) >= RELEASED_TOGETHER
+        if not (self._orders or due):
+            return
+        released: list[str] = []
+        if due:
+            released, self._released, self._bytes = self._released, [], 0.0
+        data = pickle.dumps((self._orders, released))
+        self._client._send_to_scheduler({"op": self._run, "data": data})  # noqa: SLF001
+        self._orders = []
