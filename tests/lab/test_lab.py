@@ -20,9 +20,10 @@ from tests.support.waiting import PATIENCE
 from weft.errors import WeftError
 
 OWNER = """
-import sys, time
+import signal, time
 from benchmarks.lab.lab import Lab
 from benchmarks.lab.spec import parse_spec
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test in the background ignores it
 with Lab(parse_spec({"host": [{"name": "a"}]})) as lab:
     lab.start("a", ["sleep", "600"])
     print(lab.name, flush=True)

@@ -160,7 +160,7 @@ def generator(*_):
 
 def waits_for(path, value=None):
     """Return once a file exists, so that a test decides when the task ends."""
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 2400
     while not Path(path).exists():
         if time.monotonic() > deadline:
             raise TimeoutError(f"{path} was never made")

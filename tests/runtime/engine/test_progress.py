@@ -161,7 +161,7 @@ def watched(folder, numbers, *, interrupt=False):
     )
     os.close(there)
     text, pressed = b"", False
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 2400
     while time.monotonic() < deadline:
         if select.select([here], [], [], 0.2)[0]:
             try:
