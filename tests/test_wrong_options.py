@@ -5,6 +5,7 @@ import inspect
 import pytest
 
 import weft
+from tests.fuzz.sound_calls import NOT_CALLED, calls
 from tests.support.programs import run_python
 from weft.typed import fits, typed
 
@@ -14,6 +15,24 @@ def test_public_functions_refuse_arguments_that_make_no_sense():
     child = run_python("-m", "tests.fuzz.wrong_options", check=False)
     assert child.stdout.strip().endswith(" calls, 0 without a clear end"), child.stdout
     assert int(child.stdout.split()[0]) > 2000
+
+
+def test_every_public_name_is_called_or_takes_no_values(tmp_path):
+    called = {call[0].split()[0].split(".")[0] for call in calls(tmp_path)}
+    assert called.isdisjoint(NOT_CALLED)
+    assert called | NOT_CALLED == set(weft.__all__)
+
+
+def test_attributes_of_descriptions_are_named():
+    devices = [weft.Device("a"), weft.Device("b", batch="two")]  # type: ignore[arg-type]
+    with pytest.raises(weft.InvalidInput, match=r"^Cluster.of: devices\[1\].batch is 'two'; it mu"):
+        weft.Cluster.of(devices)
+
+
+def test_names_that_are_imported_for_types_only_are_known():
+    workflow = weft.Workflow(work=[1.0], src=[], dst=[], data=[], names=("a",))
+    with pytest.raises(weft.InvalidInput, match=r"^run: functions is 3; it must be collections"):
+        weft.run(workflow, functions=3)  # type: ignore[arg-type]
 
 
 def test_the_first_wrong_argument_is_named_with_its_type():

@@ -6,9 +6,13 @@ nothing, and what works without being of the annotated type keeps working.
 
 from __future__ import annotations
 
+import ast
 import inspect
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from functools import wraps
+from importlib import import_module
 from itertools import islice
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -23,15 +27,25 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_FAILURES = (AttributeError, OverflowError, TypeError, ValueError)
+_FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+
+def _is_real(value: object) -> bool:
+    if isinstance(value, int):
+        return not isinstance(value, bool) and value.bit_length() <= 1024  # else it overflows
+    return hasattr(value, "__float__") and not isinstance(value, type)
+
+
 _TESTS: dict[Any, Callable[[Any], bool]] = {
     None: lambda value: value is None,
     NoneType: lambda value: value is None,
     bool: lambda value: isinstance(value, bool | bool_),
     int: lambda value: hasattr(value, "__index__") and not isinstance(value, bool | type),
-    float: lambda value: hasattr(value, "__float__") and not isinstance(value, bool | type),
+    float: _is_real,
     Callable: callable,
 }
+_DESCRIPTIONS: set[type] = set()
+"""Dataclasses that users fill in and hand to functions."""
 _ELEMENTS = 1000
 """Elements of a list that are compared with its annotation."""
 
@@ -70,6 +84,28 @@ def typed_class(cls: type[T]) -> type[T]:
     return cls
 
 
+def description(cls: type[T]) -> type[T]:
+    """Let a function that fails look into the attributes of a dataclass that it was given.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @description
+    ... @dataclass
+    ... class Door:
+    ...     width: float
+    >>> @typed
+    ... def total(doors: list[Door]) -> float:
+    ...     return sum(door.width for door in doors)
+    >>> total([Door(0.9), Door("wide")])
+    Traceback (most recent call last):
+    ...
+    weft.errors.InvalidInput: total: doors[1].width is 'wide'; it must be float
+    """
+    _DESCRIPTIONS.add(cls)
+    return typed_class(cls)
+
+
 def _wrong_argument(
     function: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any]
 ) -> str:
@@ -77,16 +113,59 @@ def _wrong_argument(
     signature = inspect.signature(function)
     try:
         given = signature.bind(*args, **options).arguments
-        hints = get_type_hints(function)
-    except (NameError, TypeError):  # an argument is missing or unknown, which Python's error says
+    except TypeError:  # an argument is missing or unknown, which Python's error says
         return ""
+    hints = _hints(function)
     for name, value in given.items():
-        parameter = signature.parameters[name]
-        single = parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-        if single and name in hints and not fits(value, hints[name]):
-            what = f"{function.__qualname__.removesuffix('.__init__')}: {name} is {shown(value)}"
-            return f"{what}; it must be {_spelled(hints[name])}"
+        kind = signature.parameters[name].kind
+        single = kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+        if single and name in hints and (wrong := _misfit(value, hints[name], name)):
+            made = function.__name__ == "__init__"
+            return f"{type(args[0]).__name__ if made else function.__qualname__}: {wrong}"
     return ""
+
+
+def _misfit(value: object, hint: Any, name: str) -> str:
+    """Describe a value, or an attribute of a description in it, that does not fit; "": all do."""
+    if not fits(value, hint):
+        return f"{name} is {shown(value)}; it must be {_spelled(hint)}"
+    if isinstance(value, list | tuple):
+        parts: Iterable[tuple[str, object]] = ((f"{name}[{i}]", x) for i, x in enumerate(value))
+    elif isinstance(value, dict):
+        parts = ((f"{name}[{shown(key)}]", x) for key, x in value.items())
+    else:
+        parts = ((name, value),)
+    found = (_misfit_attribute(part, where) for where, part in islice(parts, _ELEMENTS))
+    return next(filter(None, found), "")
+
+
+def _misfit_attribute(value: object, name: str) -> str:
+    if _DESCRIPTIONS.isdisjoint(type(value).__mro__):
+        return ""
+    hints = _hints(type(value))
+    given = ((f, getattr(value, f.name)) for f in fields(value) if f.init)  # type: ignore[arg-type]
+    found = (_misfit(x, hints[f.name], f"{name}.{f.name}") for f, x in given if x is not f.default)
+    return next(filter(None, found), "")
+
+
+def _hints(of: Callable[..., Any] | type) -> dict[str, Any]:
+    """Return the annotations; a name that is imported for types only is imported now."""
+    names: dict[str, Any] = {}
+    while True:
+        try:
+            return get_type_hints(of, localns=names)
+        except NameError as error:
+            if error.name is None or error.name in names:
+                return {}
+            names[error.name] = _imported_for_types(of.__module__, error.name)
+
+
+def _imported_for_types(module: str, name: str) -> Any:
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and name in (alias.name for alias in node.names):
+            return getattr(import_module(str(node.module)), name)
+    return object
 
 
 def fits(value: object, hint: Any) -> bool:

@@ -16,10 +16,11 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
-import weft
+from tests.fuzz.sound_calls import Call, calls
 from weft.errors import WeftError
 
 ODD: tuple[Any, ...] = (
@@ -31,56 +32,6 @@ SOUND = (("progress", int), ("seconds", 1e308), ("seconds", 2**63))
 
 MOST_SECONDS = 5.0
 """A call that takes more processor time hangs; the sound call has compiled its kernels."""
-
-PROBLEM = weft.Problem.from_arrays(
-    [[1.0, 2.0], [3.0, 1.0], [1.0, 1.0]], [[0, 1], [0, 2]], [1.0, 2.0], bandwidth=1.0
-)
-STREAM = weft.Workload.of(PROBLEM, arrival=[0.0, 1.0])
-SIZED = weft.Problem.bind(
-    weft.generate("fork_join"), weft.Cluster(speed=[1.0, 2.0], price=[1.0, 3.0])
-)
-CLUSTER = weft.gpu_cluster("1xV100+1xT4")
-
-Call = tuple[str, Callable[..., Any], tuple[Any, ...], dict[str, Any]]
-
-
-def calls(folder: Path) -> Iterator[Call]:
-    """Sound calls: (name, function, arguments, options that keep it short)."""
-    plan, trace = weft.plan(PROBLEM, "heft"), weft.simulate(PROBLEM, "eft")
-    why = weft.explain(plan)
-    yield "plan", weft.plan, (PROBLEM, "heft"), {}
-    yield "plan anytime", weft.plan, (PROBLEM, "anytime"), {"seconds": 0.01}
-    yield "replan", weft.replan, (plan,), {"lost": "d0"}
-    yield "check", weft.check, (PROBLEM, plan), {}
-    yield "simulate", weft.simulate, (PROBLEM, "eft"), {}
-    yield "simulate_stream", weft.simulate_stream, (PROBLEM, [(0.0, 0), (9.0, 0)], "eft"), {}
-    yield "compare", weft.compare, ([PROBLEM], ["heft", "eft"]), {}
-    yield "explain", weft.explain, (plan,), {}
-    yield "explain trace", weft.explain, (trace, PROBLEM), {}
-    yield "compare_explanations", weft.compare_explanations, (why, why), {}
-    yield "whatif", weft.whatif, (PROBLEM, ["remove d0"]), {}
-    yield "tornado", weft.tornado, (PROBLEM,), {}
-    yield "forecast", weft.forecast, (plan,), {"past": [trace] * 3, "samples": 5}
-    yield "generate", weft.generate, ("layered",), {"tasks": 10}
-    yield "gpu_cluster", weft.gpu_cluster, ("1xV100",), {}
-    yield "load", weft.load, (folder / "nothing.json",), {}
-    yield "load_cluster", weft.load_cluster, (folder / "nothing.toml",), {}
-    yield "load_workload", weft.load_workload, (folder / "nothing.toml",), {}
-    yield "load_recording", weft.load_recording, (folder / "nothing.json",), {}
-    yield "load_policy", weft.load_policy, ("eft",), {}
-    yield "save", weft.save, (plan, folder / "plan.json"), {}
-    yield "save_gantt", weft.save_gantt, (plan, folder / "plan.html"), {}
-    yield "Problem.from_arrays", weft.Problem.from_arrays, ([[1.0, 2.0]],), {}
-    yield "Problem.bind", weft.Problem.bind, (PROBLEM.workflow, PROBLEM.cluster), {}
-    yield "Workload.of", weft.Workload.of, (PROBLEM,), {}
-    yield "Scenario.draw", weft.Scenario.draw, (STREAM,), {}
-    yield "Scenario.of", weft.Scenario.of, (STREAM,), {}
-    yield "Schedule.of", weft.Schedule.of, (), {"device": [0], "start": [0.0], "finish": [1.0]}
-    yield "Cluster", weft.Cluster, (), {"speed": [1.0, 2.0]}
-    yield "Cluster.host", weft.Cluster.host, (), {"cores": 2}
-    yield "Session", weft.Session, (CLUSTER, "eft"), {}
-    yield "attack", weft.attack, ("heft", "cpop"), {"runs": 1, "steps": 2}
-    yield "size", weft.size, (SIZED,), {"deadline": 100.0}
 
 
 def changed(call: Call) -> Iterator[tuple[str, Callable[[], object]]]:
@@ -128,7 +79,7 @@ def main(chosen: list[str]) -> int:
     signal.signal(signal.SIGPROF, _give_up)
     warnings.simplefilter("ignore")
     made = bad = 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):  # some paths are good ones
         for call in calls(Path(folder)):
             if chosen and call[0] not in chosen:
                 continue

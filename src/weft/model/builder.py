@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from weft.arguments import shown
 from weft.errors import InvalidInput, MissingExtra, UnknownName
 from weft.model.columns import frozen
 from weft.model.validation import unique_names
 from weft.model.variants import Variant
 from weft.model.workflow import ALWAYS, Choices, Workflow
 from weft.registry import closest
+from weft.typed import typed
 
 SECONDS = "seconds:"
 """Prefix of the columns of a task table with the seconds on one device or kind of device."""
@@ -51,6 +53,7 @@ class WorkflowBuilder:
         self._edges: list[tuple[str, str, float, str | None]] = []
         self._choices: list[tuple[str, dict[str, float]]] = []
 
+    @typed
     def task(
         self,
         name: str,
@@ -69,10 +72,12 @@ class WorkflowBuilder:
         """
         if name in self._tasks:
             raise InvalidInput(f"task '{name}' is given twice")
+        if np.ndim(cores):
+            raise InvalidInput(f"cores of task '{name}' is {shown(cores)}; give one number")
         self._tasks[name] = {
-            "work": work,
+            "work": float(work),
             "kind": kind,
-            "memory": memory,
+            "memory": float(memory),
             "cores": cores,
             "needs": dict(needs or {}),
             "durations": dict(durations or {}),
@@ -80,15 +85,19 @@ class WorkflowBuilder:
         }
         return name
 
+    @typed
     def edge(self, src: str, dst: str, *, data: float = 0.0, when: str | None = None) -> None:
         """Add an edge with `data` bytes; `when` names the branch of the source that takes it."""
         for end in (src, dst):
             if end not in self._tasks:
                 raise UnknownName(
-                    f"edge {src} -> {dst} names the unknown task '{end}'{closest(end, self._tasks)}"
+                    f"the edge from {shown(src)} to {shown(dst)} names the unknown task "
+                    f"{shown(end)}{closest(str(end), self._tasks)}"
                 )
-        self._edges.append((src, dst, data, when))
+        hash(when)  # branches are found by their label
+        self._edges.append((src, dst, float(data), when))
 
+    @typed
     def choice(self, task: str, branches: Mapping[str, float]) -> None:
         """When `task` ends, exactly one of the branches (label -> probability) is taken."""
         if task not in self._tasks:

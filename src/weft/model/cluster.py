@@ -131,6 +131,7 @@ class Cluster:
         refuse_negative(self.latency, "latency", self._pair)
 
     @classmethod
+    @typed
     def of(
         cls,
         devices: Sequence[Device],

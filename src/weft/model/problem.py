@@ -174,6 +174,7 @@ class Problem(Displayed):
         return cls.bind(workflow, cluster)
 
     @classmethod
+    @typed
     def from_table(
         cls,
         table: Any,

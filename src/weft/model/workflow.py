@@ -13,6 +13,7 @@ from weft.errors import InvalidInput
 from weft.model.columns import FloatArray, IntArray, assign, floats, frozen, integers
 from weft.model.validation import refuse, refuse_negative, unique_names
 from weft.model.variants import Variant, checked_variants
+from weft.typed import typed, typed_class
 
 ALWAYS = -1
 """The choice of an edge that is taken whatever happens."""
@@ -79,6 +80,7 @@ class Choices:
         )
 
 
+@typed_class
 @dataclass(frozen=True, eq=False)
 class Workflow:
     """A directed acyclic graph of tasks, frozen and validated once.
@@ -157,6 +159,7 @@ class Workflow:
         assign(self, order=frozen(self._topological_order()))
 
     @classmethod
+    @typed
     def from_networkx(cls, graph: Any) -> Workflow:
         """Make a workflow of a directed networkx graph.
 

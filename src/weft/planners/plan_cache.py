@@ -14,6 +14,7 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.model import Problem, Schedule
 from weft.planners.planner import PLANNERS, Plan, plan, planner_options
+from weft.typed import typed
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class PlanCache:
     (1, 0, 1)
     """
 
+    @typed
     def __init__(self, plans: int = 256, size: float = 256e6) -> None:
         if plans < 1 or not size > 0:
             raise InvalidInput(f"plans is {plans} and size {size}; both must be above zero")
@@ -68,6 +70,7 @@ class PlanCache:
     def __len__(self) -> int:
         return len(self._stored)
 
+    @typed
     def plan(
         self,
         problem: Problem,

@@ -23,6 +23,7 @@ from weft.model.problem import ProblemArrays
 from weft.planners import Plan
 from weft.rng import generator
 from weft.sim.kernel.jit import njit
+from weft.typed import typed
 
 SAMPLES = 400
 CELLS = 1_000_000
@@ -51,6 +52,7 @@ class RunState(NamedTuple):
     finish: FloatArray
 
     @classmethod
+    @typed
     def before(cls, plan: Plan) -> RunState:
         """Return the state before the first task."""
         s = plan.schedule
@@ -62,6 +64,7 @@ class RunState(NamedTuple):
         return cls(0.0, s.task[order], s.device[order], unknown, unknown.copy())
 
     @classmethod
+    @typed
     def during(cls, plan: Plan, trace: Trace, now: float) -> RunState:
         """Return the state of a run that follows a plan, from what its trace has until `now`."""
         rows = np.flatnonzero((trace.start <= now) & (trace.status == 0))

@@ -10,6 +10,7 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.model.columns import FloatArray, IntArray
 from weft.model.machines.setup import ANY_KIND, Setup
+from weft.typed import description
 
 Curve = float | Sequence[float]
 """How the seconds of a batch grow: those of 1, 2, ... tasks over those of one; or one number, the
@@ -19,6 +20,7 @@ LARGEST_CURVE = 10_000
 """Largest batch of a device with a batch curve."""
 
 
+@description
 @dataclass(frozen=True)
 class Device:
     """One device, as users describe it; a `Cluster` keeps devices in columns."""
@@ -40,6 +42,7 @@ class Device:
     price: float = 0.0
 
 
+@description
 @dataclass(frozen=True)
 class Links:
     """Bandwidth (bytes per second) and latency (seconds) between nodes and within a node."""
@@ -61,9 +64,10 @@ class Links:
     def matrices(self, node: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return the (p, p) bandwidth and latency of devices on the given nodes."""
         same = node[:, None] == node[None, :]
-        within = self.bandwidth if self.node_bandwidth is None else self.node_bandwidth
-        nearby = self.latency if self.node_latency is None else self.node_latency
-        return np.where(same, within, self.bandwidth), np.where(same, nearby, self.latency)
+        far, wait = float(self.bandwidth), float(self.latency)
+        within = far if self.node_bandwidth is None else float(self.node_bandwidth)
+        nearby = wait if self.node_latency is None else float(self.node_latency)
+        return np.where(same, within, far), np.where(same, nearby, wait)
 
 
 def curves_of(devices: Sequence[Device]) -> dict[str, FloatArray]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.errors import InvalidInput
 from weft.model.columns import FloatArray, IntArray, floats, frozen
+from weft.typed import description
 
 ANY_KIND = "*"
 """The kind whose set-up or batch curve holds for every task kind without its own."""
@@ -22,6 +23,7 @@ SECONDS, MEMORY, PINNED = range(3)
 """Columns of a set-up."""
 
 
+@description
 @dataclass(frozen=True)
 class Setup:
     """Loading a kind of task: seconds, bytes of the cache, and whether it is always loaded.

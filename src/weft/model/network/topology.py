@@ -9,14 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from weft.arguments import number
 from weft.errors import InvalidInput
 from weft.model.columns import FloatArray, IntArray, frozen
 from weft.registry import closest
+from weft.typed import description, typed
 
 SHARING = ("fair", "one-port")
 """How transfers share links: max-min fair, or one at a time at each port."""
 
 
+@description
 @dataclass(frozen=True)
 class Port:
     """The connection of a node to a switch: bytes per second up and down, seconds of latency.
@@ -35,6 +38,7 @@ class Port:
             object.__setattr__(self, "down", self.up)
 
 
+@description
 @dataclass(frozen=True)
 class Trunk:
     """A connection of two switches: bytes per second in each direction, seconds of latency."""
@@ -54,6 +58,7 @@ class Routes(NamedTuple):
     latency: FloatArray  # (nodes, nodes) the sum over a route
 
 
+@description
 @dataclass(frozen=True)
 class Topology:
     """Links between nodes that are shared by the data that moves at the same time.
@@ -106,6 +111,7 @@ class Topology:
         return f"Topology({parts[0]} on {parts[1]}, {trunks}, {self.sharing})"
 
     @classmethod
+    @typed
     def star(
         cls,
         nodes: Iterable[str],
@@ -120,6 +126,7 @@ class Topology:
         return cls(dict.fromkeys(nodes, port), sharing=sharing)
 
     @classmethod
+    @typed
     def racks(
         cls,
         racks: Mapping[str, Sequence[str]],
@@ -134,6 +141,7 @@ class Topology:
         Two racks are joined by one trunk, more by a core switch. The trunk of a rack carries the
         rate of its ports over `oversubscription`; a trunk of two racks, that of the smaller one.
         """
+        number(oversubscription, "oversubscription", above=True)
         ports = {
             node: Port(up, latency=latency, switch=rack)
             for rack, nodes in racks.items()
@@ -249,9 +257,9 @@ class Topology:
 
 
 def _refuse(rate: float, latency: float, what: str) -> None:
-    if not rate > 0:
+    if not float(rate) > 0:
         raise InvalidInput(f"the rate of {what} is {rate:g}; it must be above zero")
-    if not 0 <= latency < np.inf:
+    if not 0 <= float(latency) < np.inf:
         raise InvalidInput(
             f"the latency of {what} is {latency:g}; it must be a finite number, zero or more"
         )

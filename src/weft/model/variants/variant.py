@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from weft.arguments import number, whole
 from weft.errors import InvalidInput, UnknownName
 from weft.model.columns import FloatArray
 from weft.registry import closest
+from weft.typed import description
 
 if TYPE_CHECKING:
     from weft.model.problem import Problem
     from weft.model.workflow import Workflow
 
 
+@description
 @dataclass(frozen=True)
 class Variant:
     """One way to run a task: on more cores, with a smaller model, with code for another device.
@@ -49,22 +52,21 @@ class Variant:
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot be computed with."""
-        times = self.seconds.values() if isinstance(self.seconds, Mapping) else [self.seconds or 0]
-        numbers = {"factor": self.factor, "cost": self.cost, "memory": self.memory or 0.0}
+        if not all(isinstance(name, str) for name in (self.name, *self.devices)):
+            raise TypeError("a name is no string")  # the caller learns which one it is
+        where = f"of variant '{self.name}'"
+        times = self.seconds if isinstance(self.seconds, Mapping) else {"": self.seconds}
         for what, value in [
-            *numbers.items(),
-            *(("seconds", x) for x in times),
+            *(("factor", self.factor), ("cost", self.cost), ("memory", self.memory)),
+            *(("seconds", x) for x in times.values()),
             *((f"need of '{k}'", x) for k, x in self.needs.items()),
         ]:
-            if not 0.0 <= value < inf:
-                raise InvalidInput(
-                    f"{what} of variant '{self.name}' is {value:g}; it must be a finite number, "
-                    "zero or more"
-                )
-        if self.cores is not None and self.cores < 1:
-            raise InvalidInput(f"cores of variant '{self.name}' is {self.cores}; at least 1")
+            if value is not None or what in ("factor", "cost"):
+                number(value, f"{what} {where}")
+        if self.cores is not None:
+            whole(self.cores, f"cores {where}", most=2**31)
         if not (isnan(self.accuracy) or isfinite(self.accuracy)):
-            raise InvalidInput(f"accuracy of variant '{self.name}' must be a finite number")
+            raise InvalidInput(f"accuracy {where} must be a finite number")
 
     def on(self, problem: Problem, task: int) -> FloatArray:
         """(p,) seconds of this variant of a task on each device; inf where it cannot run."""

@@ -13,6 +13,7 @@ from weft.generators.machines.catalogue import catalogue, device_model, link_mod
 from weft.model import Cluster, Problem
 from weft.model.columns import BoolArray, frozen
 from weft.registry import closest
+from weft.typed import description
 
 COLUMNS = {
     "memory": np.inf,
@@ -39,6 +40,7 @@ class Change(Protocol):
         ...
 
 
+@description
 @dataclass(frozen=True)
 class AddDevice:
     """More devices of a kind.
@@ -91,6 +93,7 @@ class AddDevice:
         return replace(made, cluster=replace(made.cluster, **changed))
 
 
+@description
 @dataclass(frozen=True)
 class RemoveDevice:
     """Fewer devices: one by its name, or the last ones of a kind."""
@@ -147,6 +150,7 @@ class FactorChange:
         return self.texts[1].format(self)
 
 
+@description
 @dataclass(frozen=True)
 class LinkChange(FactorChange):
     """A change of links: of all, of all of one name, or of those between two names.
@@ -202,6 +206,7 @@ class Latency(LinkChange):
         return replace(problem, cluster=replace(c, latency=slower))
 
 
+@description
 @dataclass(frozen=True)
 class SpeedChange(FactorChange):
     """A change of the speed of what has a name."""

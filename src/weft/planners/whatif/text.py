@@ -7,11 +7,13 @@ from collections.abc import Callable
 from weft.errors import InvalidInput, UnknownName
 from weft.planners.whatif import changes
 from weft.registry import closest
+from weft.typed import typed
 
 DIGITS = 10
 """Longest count that is read in full; a longer one is too large in any case."""
 
 
+@typed
 def parse_change(text: str) -> changes.Change:
     """Return the change that a text describes.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from weft.arguments import shown
 from weft.errors import InvalidInput, UnknownName
 from weft.registry import closest
 from weft.runtime.backends.local.pool import shared_backend
@@ -63,6 +64,11 @@ def open_backend(backend: Any, devices: Any, address: str | Path | None) -> tupl
             raise InvalidInput("devices and a backend object are given; give one of the two")
         if type(backend).__module__.partition(".")[0] == "distributed":
             return _dask(backend), True  # a Dask client
+        if not hasattr(backend, "devices"):
+            raise InvalidInput(
+                f"backend is {shown(backend)}; give one of {', '.join(BACKENDS)}, a "
+                "distributed.Client or a backend object"
+            )
         return backend, False
     if backend not in BACKENDS:
         raise UnknownName(f"unknown backend '{backend}'{closest(backend, BACKENDS)}")

@@ -37,6 +37,7 @@ from weft.runtime.engine.failure import PolicyReplaced
 from weft.runtime.service.queue import QueueFull
 from weft.runtime.session.session import Session
 from weft.sim.view import Policy
+from weft.typed import typed
 
 RULE = "eft"
 """The policy that replaces one that fails."""
@@ -73,6 +74,7 @@ class Cascade:
     events : the last events: policies used and replaced, units lost, drift
     """
 
+    @typed
     def __init__(
         self,
         where: CascadeDescription | str | os.PathLike[str],

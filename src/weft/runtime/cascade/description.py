@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from weft.arguments import shown
+from weft.arguments import shown, whole
 from weft.errors import InvalidInput, UnknownName
 from weft.formats.native.cluster_toml import parse_toml
 from weft.formats.native.stream_toml import load_stream, stream_names
@@ -38,6 +38,7 @@ from weft.registry import closest
 from weft.runtime.backends.local.device import LocalDevice
 from weft.runtime.cascade.stage import Stage
 from weft.runtime.costs.profiler import cores_here
+from weft.typed import description
 
 DEFAULT_POLICY = "conditional-any"
 QUEUE = 1000
@@ -48,6 +49,7 @@ MOST = 2**31
 """Above every number of threads and of waiting requests."""
 
 
+@description
 @dataclass(frozen=True)
 class UnitProcess:
     """The process of each unit of a name: threads of its libraries, cores, environment."""
@@ -56,7 +58,17 @@ class UnitProcess:
     cores: tuple[int, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuse numbers and variables that no process can have."""
+        whole(self.threads, "threads of a unit", most=MOST)
+        for core in self.cores:
+            whole(core, "a core of a unit", least=0, most=MOST)
+        for name, value in self.environment.items():
+            if not (isinstance(name, str) and isinstance(value, str)):
+                raise TypeError("environment variables are text")  # the caller learns which one
 
+
+@description
 @dataclass(frozen=True, eq=False)
 class CascadeDescription:
     """A stream, a stage per task, and processes of its units by unit or kind of unit."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from weft.errors import InvalidInput
 from weft.runtime.backends.local.worker import current_device
+from weft.typed import description
 
 Function = Callable[..., Any] | str
 """A callable, or "module:function"."""
@@ -23,6 +24,7 @@ class UnitSetting(NamedTuple):
     threads: int
 
 
+@description
 @dataclass(frozen=True)
 class Stage:
     """The program of a task.

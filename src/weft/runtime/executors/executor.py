@@ -26,6 +26,7 @@ from weft.runtime.executors.dispatcher import Dispatcher, Submitted
 from weft.runtime.executors.function_table import ArgumentRows
 from weft.runtime.inputs.functions import application_of
 from weft.runtime.inputs.promises import Task
+from weft.typed import typed
 
 R = TypeVar("R")
 
@@ -53,6 +54,7 @@ class Executor(futures.Executor):
     (1024, [1, 2])
     """
 
+    @typed
     def __init__(
         self,
         devices: int | Sequence[LocalDevice] | None = None,

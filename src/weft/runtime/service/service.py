@@ -24,6 +24,7 @@ from weft.runtime.service.budgets import Budget, Reservations
 from weft.runtime.service.fair_share import Shares
 from weft.runtime.service.queue import Allowed, Waiting, WaitQueue
 from weft.runtime.service.session import ServiceConfig, ServiceSession, Submission, TaskEvent
+from weft.typed import typed
 
 
 class Service:
@@ -52,6 +53,7 @@ class Service:
     {'count': 0}
     """
 
+    @typed
     def __init__(
         self,
         backend: Backend,

@@ -36,9 +36,14 @@ def write_session(
         "problems": [json.loads(encoded(problem)) for problem in problems],
         "state": _plain(state),
     }
-    partial = path.with_name(f"{path.name}.part")
+    partial = path.parent / f"{path.name}.part"
     write_file(partial, json.dumps({**record, "digest": _digest(record)}, allow_nan=False))
-    partial.replace(path)
+    with naming(str(path)):
+        try:
+            partial.replace(path)
+        except OSError as error:
+            partial.unlink()
+            raise InvalidInput(f"cannot be written ({error.strerror})") from None
     return path
 
 

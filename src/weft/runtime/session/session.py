@@ -97,6 +97,7 @@ class Session:
 
     # -- events -------------------------------------------------------------
 
+    @typed
     def arrived(
         self,
         workflow: Workflow | Problem | None = None,
@@ -123,6 +124,7 @@ class Session:
         self._life.arrive(len(self._jobs) - 1, now)
         return number
 
+    @typed
     def started(self, assignment: Assignment, *, at: float | None = None) -> None:
         """Correct the start of an assignment; without it, it starts as soon as it can."""
         now = self._tick(at)
@@ -136,6 +138,7 @@ class Session:
         group.expected += now - group.start
         group.start = now
 
+    @typed
     def finished(
         self, assignment: Assignment, outcome: Outcome = None, *, at: float | None = None
     ) -> None:
@@ -151,6 +154,7 @@ class Session:
         self._life.finish(device, now, branches)
         self._ended(device, {self._life.place[i][0] for i in group.members})
 
+    @typed
     def failed(self, assignment: Assignment, *, at: float | None = None) -> None:
         """Report that an assignment was lost; its tasks are ready again."""
         now = self._tick(at)
@@ -159,6 +163,7 @@ class Session:
         self._life.lose(device, now)
         self._due.add(device)
 
+    @typed
     def cancelled(self, job: int, *, at: float | None = None) -> None:
         """Report that a job is cancelled; its tasks are dropped, running or not."""
         now = self._tick(at)
@@ -166,13 +171,15 @@ class Session:
         self._due.update(self._life.cancel(slot, now))
         self._unseen.add(slot)
 
+    @typed
     def device_lost(self, device: str, *, at: float | None = None) -> None:
         """Report that a device is down; all that it runs and has queued is ready again."""
         self.slowed(device, inf, at=at)
 
+    @typed
     def slowed(self, device: str, slowdown: float = 1.0, *, at: float | None = None) -> None:
         """Report that a device takes `slowdown` times as long from now on; 1: it is back."""
-        if not slowdown > 0:
+        if not float(slowdown) > 0:
             raise InvalidInput(f"slowdown of '{device}' is {slowdown}; it must be above zero")
         now = self._tick(at)
         self._life.change_pace(self._device(device), slowdown, now)
@@ -191,6 +198,7 @@ class Session:
         """When to call `decide` even if nothing happens; inf: never."""
         return min(self._wakes)
 
+    @typed
     def decide(self, *, at: float | None = None) -> list[Assignment]:
         """Return what to run now; empty: wait for the next event."""
         now = self._tick(at)
@@ -218,6 +226,7 @@ class Session:
             self._look(said.device, now)
         return made
 
+    @typed
     def replace_policy(
         self, policy: str | PathLike[str] | Policy, *, stream: ConditionalStream | None = None
     ) -> None:
@@ -239,6 +248,7 @@ class Session:
 
     # -- state --------------------------------------------------------------
 
+    @typed
     def save(self, path: str | PathLike[str]) -> Path:
         """Write the state of the session to a JSON file; return its path."""
         known = self.problems != []
@@ -259,6 +269,7 @@ class Session:
         return write_session(Path(path), self.cluster, self.problems, state)
 
     @classmethod
+    @typed
     def load(
         cls,
         path: str | PathLike[str],
