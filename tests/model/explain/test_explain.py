@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 
@@ -11,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from tests.support.slow_twins.explain import SlowExplanation
+from tests.support.slow_twins.explain import SlowExplanation, slow_alternatives
 from tests.support.strategies import futures, problems
 from weft import Variant
 from weft.errors import InvalidInput, UnknownName, Unsupported
@@ -25,6 +27,22 @@ POLICIES = ("fifo", "eft", "rank-first", "batch-aware", "heft-replanned", "fifo-
 def two_tasks() -> Problem:
     """t0 (2 s or 1 s) sends 10 bytes to t1 (3 s or 9 s) at 5 bytes per second."""
     return Problem.from_arrays([[2.0, 1.0], [3.0, 9.0]], [[0, 1]], [10.0], bandwidth=5.0)
+
+
+@contextmanager
+def counted_lines():
+    """Count the lines of Python that are run."""
+    count, before = [0], sys.gettrace()
+
+    def trace(_frame, event, _argument):
+        count[0] += event == "line"
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield count
+    finally:
+        sys.settrace(before)
 
 
 def assert_sound(found):
@@ -56,6 +74,7 @@ def assert_as_slow(found, slow):
         assert found.causes.time[g] == event.time
         assert KINDS[found.causes.kind[g]] == event.kind
         assert found.causes.source[g] == (event.source.number if event.source else -1)
+        assert found.alternatives(run.number) == slow_alternatives(found, run.number)
     if slow.runs:
         parts = slow.parts()
         waiting = sum(s for part, s in found.parts.items() if part.startswith("waiting"))
@@ -97,6 +116,18 @@ def test_slack_and_other_devices():
     assert found.alternatives(1) == {"d0": 5.0, "d1": 1.0}
     # t2 on d1 would start at 3 and take 2 s.
     assert found.alternatives(2) == {"d0": 4.0, "d1": 5.0}
+
+
+def test_other_devices_are_found_without_a_walk_over_all_executions():
+    """The statements that one task takes do not grow with the plan."""
+    counts = []
+    for tasks in (20, 200):
+        found = weft.explain(weft.plan(Problem.from_arrays(np.ones((tasks, 3))), "heft"))
+        found.alternatives(0)  # bookings are sorted once
+        with counted_lines() as count:
+            found.alternatives(tasks - 1)
+        counts.append(count[0])
+    assert counts[0] == counts[1] > 0
 
 
 def test_a_device_that_cannot_run_it_never_ends():

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from math import inf, isinf
 from typing import Any, NamedTuple
 
 from weft.model import Problem, Schedule, Trace
+from weft.model.explain import KINDS, Explanation
 from weft.model.network.planned import planned_transfers
 from weft.model.scenario import ALWAYS
+from weft.model.trace import DONE
 
 ORDER = ("input", "branch", "retry", "device", "capacity", "arrival")
 
@@ -237,3 +240,48 @@ def _latest(events: list[Event], when: Any) -> Event:
         return -when(e), ORDER.index(e.kind), e.edge, e.source.number if e.source else -1
 
     return min(events, key=key)
+
+
+def slow_alternatives(found: Explanation, row: int) -> dict[str, float]:
+    """Return when a task would have ended on each device: a walk over all other executions."""
+    t = found.table
+    problem = t.workload.problem_of(int(t.job[row]))
+    names = enumerate(problem.cluster.names)
+    return {name: _finish_on(found, problem, row, d) for d, name in names}
+
+
+def _finish_on(found: Explanation, problem: Problem, row: int, device: int) -> float:
+    t = found.table
+    seconds, g = problem.duration(int(t.task[row]), device), t.groups
+    if isinf(seconds):
+        return inf
+    start = _ready_on(found, problem, row, device)
+    here = [k for k in range(len(g.end)) if g.device[k] == device and k != t.group[row]]
+    for k in sorted(here, key=lambda k: (g.start[k], g.end[k])):
+        if start + seconds <= g.start[k]:
+            break
+        start = max(start, float(g.end[k]))
+    return start + seconds
+
+
+def _ready_on(found: Explanation, problem: Problem, row: int, device: int) -> float:
+    t, c = found.table, found.candidates
+    ready = float(t.workload.arrival[t.job[row]])
+    for k in range(len(c.row)):
+        if c.row[k] != row or KINDS[c.kind[k]] not in ("input", "branch"):
+            continue
+        if KINDS[c.kind[k]] == "branch":
+            ready = max(ready, float(c.ended[k]))
+            continue
+        copies = [
+            x
+            for x in range(len(t))
+            if t.status[x] == DONE and t.instance[x] == t.instance[c.source[k]]
+        ]
+        arrivals = [
+            (t.finish[x] if t.eager else max(t.finish[x], t.decided[row]))
+            + problem.transfer(int(c.edge[k]), int(t.device[x]), device)
+            for x in copies
+        ]
+        ready = max(ready, float(min(arrivals)))
+    return ready

@@ -3,6 +3,7 @@
 - `causes`: the latest event that each execution waited for
 - `capacity`: waits for the capacities of nodes
 - `chain`: the critical chain in pieces that sum to the makespan
+- `alternatives`: finishes on other devices
 - `explanation`: `explain` and its result; `difference`: two results beside each other
 - `words`: quantities in sentences
 """

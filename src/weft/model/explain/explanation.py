@@ -11,6 +11,7 @@ import numpy as np
 
 from weft.errors import InvalidInput, UnknownName
 from weft.model.columns import FloatArray, IntArray
+from weft.model.explain.alternatives import Alternatives
 from weft.model.explain.capacity import capacity_waits, node_uses, short_names
 from weft.model.explain.causes import (
     ARRIVAL,
@@ -159,47 +160,12 @@ class Explanation:
         All other executions stay where they are. The task starts when its inputs have arrived and
         the device is idle for its whole duration; inf: the device cannot run it.
         """
-        t = self.table
-        problem = t.workload.problem_of(int(t.job[row]))
-        return {
-            name: self._finish_on(problem, row, d) for d, name in enumerate(problem.cluster.names)
-        }
+        names = self.table.workload.cluster.names
+        return dict(zip(names, self._alternatives.finishes(row), strict=True))
 
-    def _finish_on(self, problem: Problem, row: int, device: int) -> float:
-        seconds = problem.duration(int(self.table.task[row]), device)
-        if np.isinf(seconds):
-            return np.inf
-        g = self.table.groups
-        start = self._ready_on(problem, row, device)
-        here = np.flatnonzero(
-            (g.device == device) & (np.arange(len(g.end)) != self.table.group[row])
-        )
-        for k in here[np.lexsort((g.end[here], g.start[here]))].tolist():
-            if start + seconds <= g.start[k]:
-                break
-            start = max(start, float(g.end[k]))
-        return start + seconds
-
-    def _ready_on(self, problem: Problem, row: int, device: int) -> float:
-        """Return when all inputs of a row would be on a device."""
-        t, c = self.table, self.candidates
-        ptr, rows = t.done
-        ready = float(t.workload.arrival[t.job[row]])
-        mine = np.flatnonzero((c.row == row) & ((c.kind == INPUT) | (c.kind == BRANCH)))
-        for k in mine.tolist():
-            if c.kind[k] == BRANCH:
-                ready = max(ready, float(c.ended[k]))
-                continue
-            i = t.instance[c.source[k]]
-            ready = max(
-                ready,
-                min(
-                    (t.finish[x] if t.eager else max(t.finish[x], t.decided[row]))
-                    + problem.transfer(int(c.edge[k]), int(t.device[x]), device)
-                    for x in rows[ptr[i] : ptr[i + 1]].tolist()
-                ),
-            )
-        return float(ready)
+    @cached_property
+    def _alternatives(self) -> Alternatives:
+        return Alternatives(self.table, self.candidates)
 
     # -- words -----------------------------------------------------------------
 
