@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from textwrap import fill
 
 DOCS = Path(__file__).parent
 PAGES = (DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md")))
@@ -18,12 +19,19 @@ Cell = str | float | None
 Table = dict[str, list[list[Cell]] | list[Cell] | str]
 
 
-def table_of(file: str, name: str) -> Table | None:
-    """Read one table of docs/results/<file>.json; None if no command has written it yet."""
+def written(file: str, name: str) -> str:
+    """Return one table of docs/results/<file>.json, and a note if it was typed by hand."""
     path = DOCS / "results" / f"{file}.json"
-    if not path.is_file():
-        return None
-    return json.loads(path.read_text(encoding="utf-8"))["tables"].get(name)
+    found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"tables": {}}
+    by_hand = found.get("transcribed", {}).get(name)
+    return markdown(found["tables"].get(name)) + (note(**by_hand) if by_hand else "")
+
+
+def note(command: str, date: str) -> str:
+    """Say plainly that figures were typed from the output of a command, and when."""
+    when = f"at the latest on {date}; not measured since"
+    text = f"*Typed by hand from the output of {command}, {when}.*"
+    return f"\n{fill(text, 100, break_on_hyphens=False)}\n"
 
 
 def markdown(table: Table | None) -> str:
@@ -53,7 +61,7 @@ def _line(cells: list[str]) -> str:
 
 def filled(page: str) -> str:
     """Return the text of a page with all its tables written from the data."""
-    return TABLE.sub(lambda m: m[1] + markdown(table_of(m[2], m[3])) + m[4], page)
+    return TABLE.sub(lambda m: m[1] + written(m[2], m[3]) + m[4], page)
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """What the server of a live page spends on a large run; writes docs/results/live_scale.json.
 
-    python benchmarks/pages/live_scale.py [--tasks 100000] [--devices 64] [--out FILE]
+    python benchmarks/pages/live_scale.py [--tasks 20000 100000] [--devices 64] [--out FILE]
 
 A layered workflow is carried out by its plan up to the half, without workers. Measured are the
 opening (made once), one event per task, and the status that a page asks for every second, as the
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from weft.experiments.benchmarks.large import layered
-from weft.experiments.harness import describe_machine, page_table
+from weft.experiments.harness import describe_machine, page_table, provenance
 from weft.model import Problem, Workload
 from weft.planners import plan
 from weft.report.causes.live import draw_live
@@ -26,12 +26,13 @@ from weft.runtime.backends.protocol import Finished
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.web.live.board import LiveBoard
 
+COLUMNS = {"tasks": 0, "what": None, "ms": 2, "bytes of JSON": 0}
 ASKED = 20
 """Times that the status is read."""
 
 
 def measure(tasks: int, devices: int) -> list[list[Any]]:
-    """Return rows of what, milliseconds, and bytes of JSON."""
+    """Return rows of tasks, what, milliseconds, and bytes of JSON."""
     problem = Problem.from_arrays(**layered(tasks, devices))  # type: ignore[arg-type]
     schedule = plan(problem, "heft").schedule
     life, board = LiveLifecycle(Workload.of(problem)), LiveBoard(draw_live)
@@ -60,9 +61,9 @@ def measure(tasks: int, devices: int) -> list[list[Any]]:
         status = board.status()
         asked.append(time.thread_time() - begin)
     return [
-        ["opening of the page, once", 1e3 * opened, _bytes(board.opening)],
-        ["event of a task", 1e3 * spent / len(order), _bytes(board.events[-1])],
-        ["status, every second", 1e3 * float(np.median(asked)), _bytes(status)],
+        [tasks, "opening of the page, once", 1e3 * opened, _bytes(board.opening)],
+        [tasks, "event of a task", 1e3 * spent / len(order), _bytes(board.events[-1])],
+        [tasks, "status, every second", 1e3 * float(np.median(asked)), _bytes(status)],
     ]
 
 
@@ -73,19 +74,20 @@ def _bytes(value: object) -> int:
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tasks", type=int, default=100_000)
+    parser.add_argument("--tasks", type=int, nargs="+", default=[20_000, 100_000])
     parser.add_argument("--devices", type=int, default=64)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     measure(1000, args.devices)  # compile, or read from the cache
-    rows = measure(args.tasks, args.devices)
+    rows = [row for tasks in args.tasks for row in measure(tasks, args.devices)]
     for row in rows:
         print(*row)
     if args.out is not None:
         document = {
             "measured_with": "benchmarks/pages/live_scale.py --out docs/results/live_scale.json",
+            "provenance": provenance(),
             "machine": describe_machine(),
-            "tables": {"server": page_table({"what": None, "ms": 2, "bytes of JSON": 0}, rows)},
+            "tables": {"server": page_table(COLUMNS, rows)},
         }
         args.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from run_overhead import independent, layered, nothing
 
 import weft
-from weft.experiments.harness import describe_machine
+from weft.experiments.harness import describe_machine, provenance
 from weft.runtime import LocalBackend
 
 
@@ -67,6 +67,8 @@ def write(path: Path, row: list[object]) -> None:
     """Add a row to the table of a file, in place of an earlier one of the same run."""
     known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
     rows = known["tables"]["driver"]["rows"] if known is not None else []
+    run = ", ".join(map(str, row[:3]))
+    by_run = {**({} if known is None else known.get("provenance", {})), run: provenance()}
     table = {
         "columns": ["run", "workers", "policy", "wall, s", "user, us", "system, us", "memory, kB"],
         "align": "lrlrrrr",
@@ -75,6 +77,7 @@ def write(path: Path, row: list[object]) -> None:
     }
     document = {
         "measured_with": "benchmarks/runtime/run_scale.py --out docs/results/run_scale.json",
+        "provenance": by_run,
         "machine": describe_machine(),
         "tables": {"driver": table},
     }

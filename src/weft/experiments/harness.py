@@ -313,6 +313,12 @@ def describe_machine() -> dict[str, object]:
     }
 
 
+def provenance() -> str:
+    """Return who wrote results, when, and how busy the machine was."""
+    day, load = time.strftime("%Y-%m-%d", time.gmtime()), os.getloadavg()[0]
+    return f"written by that command on {day}; load average at the end {load:.1f}"
+
+
 def processor_seconds() -> float:
     """Return the processor time of this process and of its children that have ended."""
     return sum(os.times()[:4])

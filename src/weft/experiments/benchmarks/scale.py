@@ -18,6 +18,7 @@ import numpy as np
 
 from weft.experiments.benchmarks.large import layered
 from weft.experiments.benchmarks.speed import BenchMeasure, document
+from weft.experiments.harness import provenance
 from weft.generators import generate
 from weft.model import Cluster, Device, Links, Problem
 from weft.model.check import check
@@ -178,6 +179,7 @@ def results(lines: list[BenchMeasure]) -> dict[str, object]:
     ]
     return {
         "measured_with": "weft bench --large --out docs/results/scale.json",
+        "provenance": provenance(),
         **document(lines),
         "tables": {
             "summary": {
