@@ -16,17 +16,14 @@ import contextlib
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from weft.errors import WeftError
-from weft.model import Cluster, Workload
-from weft.runtime.backends.calls import MAX_KILLED_STARTS, Calls, first_line
-from weft.runtime.backends.local.device import with_nodes_of
+from weft.model import Workload
+from weft.runtime.backends.calls import Calls, first_line
 from weft.runtime.backends.payload import pack, unpack
 from weft.runtime.backends.protocol import (
     Call,
@@ -39,34 +36,18 @@ from weft.runtime.backends.protocol import (
     Started,
     Transfer,
 )
-from weft.runtime.backends.ray.actor import DeviceActor, Packed, packed, pickling, unpacked
+from weft.runtime.backends.ray.actor import packed, pickling, unpacked
+from weft.runtime.backends.ray.actors import TICK, ActorBackend
 from weft.runtime.backends.ray.links import probes
 from weft.runtime.backends.ray.own_tasks import Host, OwnTasks
 from weft.runtime.backends.ray.plan import WholeCalls
-from weft.runtime.backends.ray.session import START_TRIES, Devices, HeadGone, RaySession
-from weft.runtime.backends.ray.slots import (
-    ActorSlot,
-    SentCall,
-    TransferEstimator,
-    cause_of_loss,
-    clock_offset,
-)
-from weft.runtime.backends.real import RealBackend, machine
+from weft.runtime.backends.ray.session import START_TRIES, Devices, HeadGone
+from weft.runtime.backends.ray.slots import ActorSlot, SentCall, TransferEstimator, cause_of_loss
 from weft.runtime.backends.result_file import load, save
 from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
 
-GROUPS = {"control": 1, "watch": 1}
-"""Concurrency groups of calls beside the running one."""
 
-TICK = 0.5
-"""Seconds between two checks of an own Ray."""
-
-NO_PROCESS_SECONDS = 5.0
-"""Seconds that an actor may be without a process before it is asked for again; so many more after
-each attempt, as a busy machine may take longer to start one."""
-
-
-class RayBackend(RealBackend):
+class RayBackend(ActorBackend):
     """Devices that are actors of Ray.
 
     Tasks run at least once: a task whose process dies runs again elsewhere.
@@ -94,45 +75,14 @@ class RayBackend(RealBackend):
         processors: int | None = None,
         whole: bool | None = None,
     ) -> None:
+        super().__init__(devices, address=address, processors=processors)
         self.whole = whole
-        self._session = RaySession(devices, address, processors)
-        self._ray = self._session.ray
-        self.specs = self._session.specs
-        made = Cluster(
-            name="ray",
-            speed=[d.speed for d in self.specs],  # type: ignore[arg-type]  # becomes a column
-            names=tuple(d.name for d in self.specs),
-            kinds=tuple(d.kind for d in self.specs),
-        )
-        self._cluster = with_nodes_of(made, devices)
-        if not (self._session.started or isinstance(devices, Cluster)):
-            # Ray places the actors later. Each is taken to have a link of its own, until then.
-            self._cluster = replace(self._cluster, nodes=self._cluster.names)
-        self._remote = self._ray.remote(
-            max_restarts=0, max_task_retries=0, concurrency_groups=GROUPS
-        )(DeviceActor)
-        self._dead = (self._ray.exceptions.RayActorError, self._ray.exceptions.OutOfMemoryError)
-        self._slots: list[ActorSlot | None] = [None] * len(self.specs)
-        self._starts = [0] * len(self.specs)
-        """Device -> starts in a row at which its process died."""
-        self._complete_at = self._looked_at = time.perf_counter()
-        """When each actor was last seen to have a process; when that was last looked at."""
         self._results: dict[int, Any] = {}
         self._orders: dict[int, tuple[SentCall, ActorSlot]] = {}
         self._events: list[Event] = []
         self._plan_calls = 0
         self._transfers = TransferEstimator()
         self._origin = time.perf_counter()
-
-    def devices(self) -> Cluster:
-        """Return the cluster of actors."""
-        return self._cluster
-
-    def pids(self) -> list[int]:
-        """Return the process ids of the actors that are up, each on its own machine."""
-        return [
-            slot.pid for slot in self._slots if slot is not None and slot.ready and not slot.ended
-        ]
 
     # -- a run --------------------------------------------------------------
 
@@ -141,7 +91,7 @@ class RayBackend(RealBackend):
     ) -> None:
         """Start the actors, or reuse those of the run before; then start the clock."""
         self._dumps = pickling()
-        self._calls: Calls[Packed] = Calls(
+        self._calls = Calls(
             workload,
             calls,
             pickle_function=self._dumps,
@@ -159,16 +109,6 @@ class RayBackend(RealBackend):
         self._transfers = TransferEstimator(self._probe_links())
         self._origin = time.perf_counter() - since
         self._events = [DeviceLost(d, since, text) for d, text in lost.items()]
-
-    def _start_actors(self) -> dict[int, str]:
-        """Start an actor for each device without one; return the devices that are left out."""
-        self._starts = [0] * len(self.specs)
-        for device, slot in enumerate(self._slots):
-            if slot is None:
-                self._slots[device] = self._spawn(device)
-            else:
-                self._preload(slot)
-        return {d: text for d in range(len(self.specs)) if (text := self._prepare(d))}
 
     def extend(self, workload: Workload, calls: Sequence[Call] | None, first: int) -> None:
         """Set the calls of a job; an actor receives a function with its first call."""
@@ -370,125 +310,6 @@ class RayBackend(RealBackend):
         for slot, gone in numbers.items():
             slot.actor.drop.options(concurrency_group="control").remote(gone)
 
-    def _spawn(self, device: int) -> ActorSlot:
-        spec = self.specs[device]
-        surroundings = (
-            {"runtime_env": {"env_vars": dict(spec.environment)}} if spec.environment else {}
-        )
-        actor = self._remote.options(
-            num_cpus=spec.cpus,
-            num_gpus=spec.gpus,
-            resources=dict(spec.resources) or None,
-            **self._session.place(int(self._cluster.node[device])),
-            **surroundings,
-        ).remote(spec.name, spec.cores)
-        watch = actor.watch.options(concurrency_group="watch").remote()
-        slot = ActorSlot(
-            device,
-            actor,
-            actor.perform.options(num_returns=2),
-            actor.hello.remote(),
-            watch,
-            born=time.perf_counter(),
-        )
-        self._preload(slot)
-        return slot
-
-    def _prepare(self, device: int) -> str:
-        """Wait until an actor is up, and replace one that dies; return why it is left out."""
-        text = "its process dies before it can work"
-        while (slot := self._slots[device]) is not None:
-            try:
-                if not self._handshake(slot):
-                    continue
-            except self._ray.exceptions.GetTimeoutError:
-                return self._not_started(slot)
-            except self._dead as error:
-                text = cause_of_loss(error)
-                if self._left_out(device, text):
-                    return text
-                self._slots[device] = self._spawn(device)
-            else:
-                return ""
-        return text
-
-    def _not_started(self, slot: ActorSlot) -> str:
-        """Leave out a device whose actor does not start in time, unless it is the last one."""
-        about = (
-            f"the actor of device '{self.specs[slot.device].name}' did not start: Ray found no "
-            f"place for it within {self._session.start_limit:g} s, or its node died; free are "
-            f"{self._session.free()}"
-        )
-        self._end(slot)
-        self._slots[slot.device] = None
-        if not any(self._slots):
-            self.close()
-            raise WeftError(about)
-        warnings.warn(f"{about}; the run goes on without", stacklevel=2)
-        return about
-
-    def _left_out(self, device: int, text: str) -> bool:
-        """Count a start at which an actor died; return whether it was one too many."""
-        self._starts[device] += 1
-        if self._starts[device] < MAX_KILLED_STARTS:
-            return False
-        self._slots[device] = None
-        about = f"the actor of device '{self.specs[device].name}' dies before it can work"
-        self._go_on_without(f"{about}, again and again: {text}", self._slots)
-        return True
-
-    def _handshake(self, slot: ActorSlot) -> bool:
-        """Wait until an actor is up; return False if it was replaced meanwhile."""
-        until = time.perf_counter() + self._session.start_limit
-        while not self._ray.wait([slot.preloaded], timeout=TICK)[0]:
-            if dead := self._session.gone():
-                raise HeadGone(f"Ray's {dead} is gone before its actors were up")
-            late = time.perf_counter() > until
-            if late or not self._session.has(self.specs[slot.device].wants):  # its node died
-                raise self._ray.exceptions.GetTimeoutError
-            self._replace_unstarted()
-            if self._slots[slot.device] is not slot:
-                return False
-        self._ray.get(slot.preloaded)
-        slot.pid, where, _ = self._ray.get(slot.hello)
-        slot.node = self._ray.get(slot.actor.node.remote())
-        if where != machine() and not slot.ready:
-            slot.offset = clock_offset(self._ray, slot)
-        slot.ready = True
-        return True
-
-    def _replace_unstarted(self) -> None:
-        """Replace actors whose processes died before they reached Ray, which waits for minutes.
-
-        Which process is whose is not known, and does not matter: Ray gives the next one that is up
-        to the actor that waits longest.
-        """
-        now = time.perf_counter()
-        slots = [slot for slot in self._slots if slot is not None]
-        starting = sorted((s for s in slots if not s.ready), key=lambda slot: -slot.born)
-        if starting and now < self._looked_at + TICK:
-            return
-        self._looked_at = now
-        missing = len(slots) - self._session.workers() if starting else 0
-        if missing <= 0:
-            self._complete_at = now
-            return
-        for slot in starting[: int(missing)]:
-            patience = NO_PROCESS_SECONDS * (1 + self._starts[slot.device])
-            if now > max(self._complete_at, slot.born) + patience:
-                self._replace_dead(slot, WeftError("no process"))
-
-    def _preload(self, slot: ActorSlot) -> None:
-        """Send functions before the clock starts, so that imports do not count as run time.
-
-        Actors begin in new processes, while Ray's own tasks find those of earlier ones: without it,
-        the first task of a kind on each device would be slow, which no plan expects.
-        """
-        functions = dict(enumerate(self._calls.preload()))
-        slot.preloaded = slot.actor.learn.remote([p for p in sys.path if p], functions)
-        slot.loaded_functions = set(functions)
-        slot.free_at = -inf
-
     def _receive(self, slot: ActorSlot, ref: Any) -> None:
         if self._slots[slot.device] is not slot:
             return  # it was replaced a moment ago
@@ -588,10 +409,3 @@ class RayBackend(RealBackend):
         if not slot.ready and self._left_out(slot.device, text):
             return
         self._slots[slot.device] = self._spawn(slot.device)
-
-    def _end(self, slot: ActorSlot) -> None:
-        slot.ended = True
-        if self._session.gone():
-            return
-        with contextlib.suppress(self._ray.exceptions.RayError, ValueError):
-            self._ray.kill(slot.actor, no_restart=True)
