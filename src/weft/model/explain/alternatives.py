@@ -25,7 +25,7 @@ class Bookings(NamedTuple):
         return cls(group, start[group], np.maximum.accumulate(np.append(-np.inf, end[group])))
 
     def earliest(self, ready: float, seconds: float) -> float:
-        """Return when the device is idle for so many seconds, from `ready` on."""
+        """Return the first time from `ready` on at which the device is idle for `seconds`."""
         first = int(np.searchsorted(self.start, ready))  # it does not fit before earlier ones
         ended = np.maximum(self.ended[first:], ready)
         free = np.flatnonzero(ended[:-1] + seconds <= self.start[first:])

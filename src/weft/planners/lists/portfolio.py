@@ -22,7 +22,7 @@ class ListPortfolio:
 
     @property
     def supports(self) -> frozenset[str]:
-        """What all members support."""
+        """The features that all members support."""
         return frozenset.intersection(*(p.supports for p in self.planners))
 
     @property

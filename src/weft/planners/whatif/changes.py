@@ -209,7 +209,7 @@ class Latency(LinkChange):
 @description
 @dataclass(frozen=True)
 class SpeedChange(FactorChange):
-    """A change of the speed of what has a name."""
+    """A change of the speed of a device, or of a kind of devices or tasks."""
 
     name: str
     factor: float

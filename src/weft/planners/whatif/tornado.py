@@ -67,7 +67,7 @@ class Tornado:
 
     @property
     def sentence(self) -> str:
-        """What would save most."""
+        """The change that would save most, in words."""
         best = self.rows[0].better if self.rows and self.rows[0].saved > 0 else None
         if best is None:
             return f"no single change shortens the {self.before.makespan:.4g} s of this plan."

@@ -9,10 +9,10 @@ import numpy as np
 from weft.model.explain import KINDS, PARTS
 from weft.report.gantt.chart import Chart
 
-TOLD_UP_TO = 1_500
+SENTENCES_UP_TO = 1_500
 """Rows of a chart that has a sentence for each task; larger ones have them for the chain."""
 
-OTHERS_UP_TO = 20_000
+FINISHES_UP_TO = 20_000
 """Rows times devices for which the page holds the finish on each other device."""
 
 
@@ -50,9 +50,9 @@ def cause_data(chart: Chart) -> dict[str, object] | None:
 def _tasks(chart: Chart, place: np.ndarray) -> dict[str, list[object]]:
     """Sentence, slack and the finish on each device, by row of the chart."""
     found = chart.explanation
-    rows = range(len(chart)) if len(chart) <= TOLD_UP_TO else found.chain
-    slack = found.slack if len(chart) <= TOLD_UP_TO else None
-    others = len(rows) * len(chart.lanes) <= OTHERS_UP_TO
+    rows = range(len(chart)) if len(chart) <= SENTENCES_UP_TO else found.chain
+    slack = found.slack if len(chart) <= SENTENCES_UP_TO else None
+    others = len(rows) * len(chart.lanes) <= FINISHES_UP_TO
     return {
         str(int(place[r])): [
             found.task_sentence(r),

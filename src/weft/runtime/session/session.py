@@ -211,19 +211,19 @@ class Session:
         idle_only = self._shadow is None and getattr(self.policy, "idle_units_only", False)
         while self._life.ready and (not idle_only or self._some_idle(now)):
             try:
-                said = self._decider.decide(self._life, now)
-                self._check(said)
+                decision = self._decider.decide(self._life, now)
+                self._check(decision)
             except Exception:
                 if made:  # they are committed: the caller must run them; the next call raises
                     break
                 raise
-            if said is None:
+            if decision is None:
                 break
-            if isinstance(said, Block):
-                self._life.block(said.device, said.until)
+            if isinstance(decision, Block):
+                self._life.block(decision.device, decision.until)
             else:
-                made += self._commit(said, now)
-            self._look(said.device, now)
+                made += self._commit(decision, now)
+            self._look(decision.device, now)
         return made
 
     @typed
@@ -386,28 +386,30 @@ class Session:
         self._due.add(device)
         self._unseen.update(slot for slot in slots if self._life.ended(slot))
 
-    def _check(self, said: object) -> None:
+    def _check(self, decision: object) -> None:
         life = self._life
-        if said is None:
+        if decision is None:
             return
-        if not isinstance(said, Decision | Block) or not 0 <= said.device < self.cluster.p:
-            raise InvalidInput(f"policy '{self.policy.name}' returned {said!r}")
-        if isinstance(said, Decision):
-            known = 0 <= said.instance < life.workload.instances
-            why = life.refusal(said.instance, said.device) if known else "there is no such task"
-            if not why and said.copy >= 0:
-                why = life.copy_refusal(said.copy, said.instance, said.device)
+        if not isinstance(decision, Decision | Block) or not 0 <= decision.device < self.cluster.p:
+            raise InvalidInput(f"policy '{self.policy.name}' returned {decision!r}")
+        if isinstance(decision, Decision):
+            known = 0 <= decision.instance < life.workload.instances
+            why: str | None = "there is no such task"
+            if known:
+                why = life.refusal(decision.instance, decision.device)
+            if not why and decision.copy >= 0:
+                why = life.copy_refusal(decision.copy, decision.instance, decision.device)
             if why:
-                raise InvalidInput(f"policy '{self.policy.name}' returned {said!r}: {why}")
+                raise InvalidInput(f"policy '{self.policy.name}' returned {decision!r}: {why}")
 
-    def _commit(self, said: Decision, now: float) -> list[Assignment]:
-        group = self._life.batch(said.instance, said.device)
-        made = [Assignment(self.cluster.names[said.device], self._tasks(group))]
-        if said.copy < 0:
-            self._life.commit(group, said.device, now)
+    def _commit(self, decision: Decision, now: float) -> list[Assignment]:
+        group = self._life.batch(decision.instance, decision.device)
+        made = [Assignment(self.cluster.names[decision.device], self._tasks(group))]
+        if decision.copy < 0:
+            self._life.commit(group, decision.device, now)
             return made
-        self._life.commit_with_copy(group, said.device, now, said.copy)
-        return [Assignment(made[0].device, self._tasks([said.copy]), copy=True), *made]
+        self._life.commit_with_copy(group, decision.device, now, decision.copy)
+        return [Assignment(made[0].device, self._tasks([decision.copy]), copy=True), *made]
 
     def _tasks(self, instances: Sequence[int]) -> tuple[tuple[int, str], ...]:
         places = [self._life.place[i] for i in instances]

@@ -177,7 +177,7 @@ class RaySession:
 
     @property
     def _wanted(self) -> list[tuple[str, dict[str, float]]]:
-        """What is asked from Ray, each from one of its nodes, and by whom."""
+        """Resources that one node of Ray must have, and the node or device that needs them."""
         if self.bundles:
             return [(f"node {k}", bundle) for k, bundle in enumerate(self.bundles)]
         return [(f"device '{spec.name}'", spec.wants) for spec in self.specs]

@@ -124,7 +124,7 @@ class LiveBoard(Observer):
     # -- streams ------------------------------------------------------------
 
     def after(self, seq: int, seconds: float) -> Sequence[dict[str, Any]]:
-        """Return the events with a number above `seq`; wait for one so many seconds."""
+        """Return the events with a number above `seq`; wait at most `seconds` for one."""
         with self._news:
             self._news.wait_for(lambda: len(self.events) > seq or self.over, seconds)
             return self.events[max(seq, 0) :]
