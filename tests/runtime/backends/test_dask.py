@@ -21,6 +21,7 @@ from tests.support import run_functions as f
 from tests.support.waiting import PATIENCE, wait_until
 from tests.support.workflows import chain, fan
 from weft.model.trace import LOST
+from weft.planners.planner import Solution
 from weft.runtime import History, LocalBackend, LocalDevice, TaskFailed
 
 pytest.importorskip(
@@ -30,7 +31,7 @@ pytest.importorskip(
 import dask
 import dask.array as da
 import dask.bag as db
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, get_worker
 
 from weft.runtime.backends.dask import plugin as dask_plugin
 from weft.runtime.backends.dask.backend import DaskBackend
@@ -448,6 +449,72 @@ def test_a_cholesky_factor_is_right(run):
     for (i, j), tile in zip(t, trace.results.values(), strict=True):
         factor[i * size : (i + 1) * size, j * size : (j + 1) * size] = tile
     np.testing.assert_allclose(factor @ factor.T, a, atol=1e-9)
+
+
+# -- transfers beside tasks ---------------------------------------------------
+
+
+def receives(kind, *_):
+    """Run until this worker has a result of that kind; return whether it came."""
+    data, limit = get_worker().data, time.monotonic() + PATIENCE
+    while not any(key.startswith(f"{kind}-weft") for key in list(data)):
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_inputs_of_the_next_order_arrive_while_the_one_before_it_runs(run):
+    b = weft.WorkflowBuilder("ahead")
+    for name in ("big", "meanwhile", "reads"):
+        b.task(name, work=1.0, kind=name)
+    b.edge("big", "reads")
+    functions = {
+        "big": partial(np.ones, 500_000),
+        "meanwhile": partial(receives, "big"),
+        "reads": f.total,
+    }
+
+    class Fixed:
+        name = "fixed"
+
+        def begin(self, workload, *, seed=0):
+            """Nothing to prepare."""
+
+        def decide(self, view):
+            place = {0: 0, 1: 1, 2: 1}  # it reads from the other worker, behind `meanwhile`
+            instance = next((int(i) for i in view.ready if i != 2 or view.ran_on[1] < 0), None)
+            return None if instance is None else weft.sim.view.Decision(instance, place[instance])
+
+    trace = right(run(b.build(), functions=functions, policy=Fixed()))
+    assert not trace.replaced
+    assert trace.results == {"meanwhile": True, "reads": 500_000.0}
+    assert trace.device[np.argsort(trace.task)].tolist() == [0, 1, 1]
+
+
+def test_an_input_moves_before_the_other_inputs_of_its_reader_exist(two, run):
+    two.whole = True
+    b = weft.WorkflowBuilder("early")
+    for name in ("big", "other", "reads"):
+        b.task(name, work=1.0, kind=name)
+    b.edge("big", "reads")
+    b.edge("other", "reads")
+    functions = {
+        "big": partial(np.ones, 500_000),
+        "other": partial(receives, "big"),
+        "reads": lambda array, came: (float(array.sum()), came),
+    }
+
+    class Given:
+        name, supports = "given", frozenset()
+
+        def solve(self, problem, *, seconds=None, seed=0):
+            rows = {"task": [0, 1, 2], "device": [0, 1, 1], "start": [0, 0, 1]}
+            return Solution(weft.Schedule.of(**rows, finish=[1, 1, 2]))
+
+    trace = right(run(b.build(), functions=functions, policy=Given(), adapt=False))
+    assert trace.results == {"reads": (500_000.0, True)}
+    assert trace.device[np.argsort(trace.task)].tolist() == [0, 1, 1]
 
 
 # -- orders -------------------------------------------------------------------
