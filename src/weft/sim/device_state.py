@@ -73,14 +73,15 @@ class ExecutionColumns(Sequence[Execution]):
 
     def __init__(self) -> None:
         self._columns: list[array[Any]] = [array(kind) for kind in self.TYPES]
+        self._append = [column.append for column in self._columns]
         self.total = 0
         """Rows that were ever added."""
 
     def append(self, row: Execution) -> None:
         """Add a row."""
         self.total += 1
-        for column, value in zip(self._columns, row, strict=True):
-            column.append(value)
+        for append, value in zip(self._append, row, strict=True):
+            append(value)
 
     def clear(self) -> None:
         """Remove all rows."""

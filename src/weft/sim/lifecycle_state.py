@@ -103,14 +103,15 @@ class LifecycleState:
 
     def refusal(self, instance: int, device: int) -> str | None:
         """Return why an instance must not be committed to a device now, or None."""
-        name = self.workload.cluster.names[device]
         if not self.can_run(instance, device):
-            return f"device '{name}' cannot run it"
+            return f"device '{self.workload.cluster.names[device]}' cannot run it"
         if self.planned:
             return None
         if self.stories.state[instance] not in POOL:
             return f"it is {self.stories.state[instance]}, not ready"
-        return f"device '{name}' is down" if self.machines[device].pace == inf else None
+        if self.machines[device].pace < inf:
+            return None
+        return f"device '{self.workload.cluster.names[device]}' is down"
 
     def copy_refusal(self, parent: int, instance: int, device: int) -> str | None:
         """Return why a parent must not be copied ahead of an instance to a device, or None."""

@@ -143,20 +143,16 @@ class PlanDecider:
             self._plan_new_jobs(life)
         if life.contended:
             return next_start(life, self._turn, self._pool, now)
-        for device in range(first, len(self._queues)):
-            queue, machine = self._queues[device], life.machines[device]
-            while queue and life.stories.state[queue[0]] not in OPEN:
+        queues, machines, state, ahead = self._queues, life.machines, life.stories.state, self.ahead
+        for device in range(first, len(queues)):  # most of them have no room
+            queue = queues[device]
+            while queue and state[queue[0]] not in OPEN:
                 queue.popleft()
-            room = (
-                machine.pace < inf
-                and len(machine.queue) + (machine.running is not None) < self.ahead
-            )
-            if (
-                room
-                and queue
-                and life.stories.state[queue[0]] in POOL
-                and queue[0] not in life.held
-            ):
+            if not queue or state[queue[0]] not in POOL or queue[0] in life.held:
+                continue
+            machine = machines[device]
+            held = len(machine.queue) + (machine.running is not None)
+            if machine.pace < inf and held < ahead:
                 self._looked = (now, life.executions.total, device)
                 self._turn.pop(queue[0])
                 return Decision(queue.popleft(), device)

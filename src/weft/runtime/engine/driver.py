@@ -200,12 +200,12 @@ class Driver:
         for end in ordered_ends(events):
             self._ended(end)
         for event in events:
-            if isinstance(event, DeviceLost):
+            if isinstance(event, Started):
+                self._started(event)
+            elif isinstance(event, DeviceLost):
                 self._lost(event)
             elif isinstance(event, DeviceAdded):
                 self._added(event)
-            elif isinstance(event, Started):
-                self._started(event)
         if self.instances.retries.timed:
             self._overdue()
         for job in self.instances.cancellations(self.now):
@@ -224,8 +224,9 @@ class Driver:
         if self._disturbed or not self.dispatch.independent:
             self._disturbed = False
             return self._devices
-        due = {event.device for event in events}
-        due.update(d for d, at in enumerate(self.dispatch.wakes) if at <= self.now)
+        due, wakes = {event.device for event in events}, self.dispatch.wakes
+        if min(wakes) <= self.now:
+            due.update(d for d, at in enumerate(wakes) if at <= self.now)
         return sorted(due)
 
     def _jobs_left(self) -> bool:

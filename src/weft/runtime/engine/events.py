@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from weft.runtime.engine.driver import Driver
 
 
+ENDS = (Finished, Failed)
+"""Events that end an order; Python tells one from others faster by a tuple than by a union."""
+
+
 class Observer:
     """Receiver of run events: journal, history, progress. It must not change the run."""
 
@@ -60,7 +64,7 @@ class Intake(Protocol):
 
 def ordered_ends(events: Sequence[Event]) -> list[Finished | Failed]:
     """Return ends by device; devices with failures last, as a failure may cancel other orders."""
-    ends = [event for event in events if isinstance(event, Finished | Failed)]
+    ends = [event for event in events if isinstance(event, ENDS)]
     if len(ends) < 2:
         return ends
     bad = {event.device for event in ends if isinstance(event, Failed)}

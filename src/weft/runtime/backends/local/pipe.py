@@ -14,6 +14,8 @@ from multiprocessing.connection import Connection
 _HEAD = struct.Struct("<Q")
 """Length of a message, written before it."""
 
+HEAD_SIZE = _HEAD.size
+
 CHUNK = 1 << 18
 """Bytes per read."""
 
@@ -73,16 +75,21 @@ class MessagePipe:
             data = b""
         if not data:
             raise EOFError("the other end is closed")
-        self._in += data
-        found, at = [], 0
-        while len(self._in) - at >= _HEAD.size:
-            (size,) = _HEAD.unpack_from(self._in, at)
-            end = at + _HEAD.size + size
-            if end > len(self._in):
+        rest = self._in
+        if rest:
+            rest += data
+        whole = rest or data  # mostly nothing is left of the read before
+        found, at, there = [], 0, len(whole)
+        while there - at >= HEAD_SIZE:
+            end = at + HEAD_SIZE + _HEAD.unpack_from(whole, at)[0]
+            if end > there:
                 break
-            found.append(bytes(self._in[at + _HEAD.size : end]))
+            found.append(bytes(whole[at + HEAD_SIZE : end]))
             at = end
-        del self._in[:at]
+        if rest:
+            del rest[:at]
+        else:
+            rest += data[at:]
         return found
 
     def readable(self) -> bool:

@@ -93,12 +93,15 @@ class Setting:
 
 
 class TaskRun(NamedTuple):
-    """A call: number, function, arguments with slots, and a payload per slot (None: not taken)."""
+    """A call: number, function, arguments with slots, and a payload per slot (None: not taken).
+
+    Payloads are plain tuples.
+    """
 
     number: int
     function: int
-    arguments: Payload
-    inputs: tuple[Payload | None, ...]
+    arguments: tuple[Any, ...]
+    inputs: list[tuple[Any, ...] | None]
     chooses: bool
     result: str
 
@@ -168,7 +171,7 @@ def _perform(run: TaskRun, functions: Functions) -> bytes:
     transfers: list[tuple[int, float, float]] = []
 
     def call() -> Any:
-        args, kwargs = unpack(run.arguments)
+        args, kwargs = unpack(Payload(*run.arguments))
         if not run.inputs:
             return function(*args, **kwargs)
         inputs = _load(run, transfers)
@@ -180,7 +183,7 @@ def _perform(run: TaskRun, functions: Functions) -> bytes:
     try:
         payload = pack(value, run.result) if run.result else Payload(pickled(value)[0])
         return pickle.dumps(
-            ("done", run.number, begin, time.perf_counter(), payload, branches, transfers)
+            ("done", run.number, begin, time.perf_counter(), tuple(payload), branches, transfers)
         )
     except BaseException as error:  # noqa: BLE001
         return _failure(run, begin, "unpicklable", cannot_be_pickled(value, error), "")
@@ -213,10 +216,13 @@ def loaded(data: bytes) -> Callable[..., Any] | str:
 
 def _load(run: TaskRun, transfers: list[tuple[int, float, float]]) -> list[Any]:
     values: list[Any] = []
-    for k, payload in enumerate(run.inputs):
-        begin = time.perf_counter()
-        values.append(None if payload is None else unpack(payload))
-        if payload is not None and payload.size >= 4096:
+    for k, packed in enumerate(run.inputs):
+        if packed is None:
+            values.append(None)
+            continue
+        begin, payload = time.perf_counter(), Payload(*packed)
+        values.append(unpack(payload))
+        if payload.size >= 4096:
             transfers.append((k, float(payload.size), time.perf_counter() - begin))
     return values
 

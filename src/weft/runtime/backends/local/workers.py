@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from weft.runtime.backends.descendants import (
     new_token,
 )
 from weft.runtime.backends.local.device import LocalDevice
+from weft.runtime.backends.local.poll import FilePoll
 from weft.runtime.backends.local.process import WorkerLink, WorkerProcess
 from weft.runtime.backends.real import RealBackend
 
@@ -32,11 +32,13 @@ class WorkerDevices(RealBackend):
         """Device -> starts in a row at which its process died."""
         self._token = new_token()
         self._spawned = 0
-        self._poll = select.poll()
+        self._poll = FilePoll()
         self._at: dict[int, WorkerLink] = {}
         """File descriptor of a pipe -> its worker."""
         self._unsent: dict[WorkerLink, None] = {}
         """Workers with unsent messages."""
+        self._stalled: set[WorkerLink] = set()
+        """Those whose pipe was full: the poll waits until there is room."""
         self._owner = os.getpid()
 
     def _worker(self, device: int) -> WorkerLink:
@@ -56,13 +58,14 @@ class WorkerDevices(RealBackend):
         for file in (w.box.fd, w.watch):
             if file is not None:
                 self._at[file] = w
-                self._poll.register(file, select.POLLIN)
+                self._poll.register(file)
 
     def _forget_worker(self, w: WorkerLink) -> None:
         for file in [file for file, owner in self._at.items() if owner is w]:
             self._poll.unregister(file)
             del self._at[file]
         self._unsent.pop(w, None)
+        self._stalled.discard(w)
         self._workers[w.device] = None
 
     def _dismiss(self, w: WorkerLink) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import secrets
 import select
@@ -57,8 +56,7 @@ class PilotBackend(LocalBackend):
                 w.kill()  # all at once, before each is waited for
         super().close()
         if self._listener is not None:
-            if os.getpid() == self._owner:
-                self._poll.unregister(self._listener.bell)
+            self._poll.unregister(self._listener.bell)
             self._listener.close()
             self._listener = None
 
@@ -89,7 +87,7 @@ class PilotBackend(LocalBackend):
     def _listening(self) -> PilotListener:
         if self._listener is None:
             self._listener = PilotListener(self._host)
-            self._poll.register(self._listener.bell, select.POLLIN)
+            self._poll.register(self._listener.bell)
         return self._listener
 
     def _connect_arrivals(self) -> None:
