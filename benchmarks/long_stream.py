@@ -61,6 +61,7 @@ def main(count: int, out: Path | None) -> None:
         row = [found.jobs, found.tasks, spent, 1e6 * spent / count, peaks[-1] / 1024, growth]
         document = {
             "measured_with": f"benchmarks/long_stream.py {count} --out docs/results/{out.name}",
+            "provenance": "written by that script",
             "machine": describe_machine(),
             "tables": {"stream": page_table(columns | {"growth, MB": 1}, [row])},
         }

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import weft
+from tests.support.data import data_dir
 from weft.cli.main import main
 from weft.errors import InvalidInput
-from weft.experiments.harness import data_folder
 from weft.experiments.streams import experiment, runs
 from weft.experiments.streams.contenders import RULES, TestbedRule, shortest_way
 from weft.experiments.streams.statistics import reproduced, summary, verdicts
@@ -25,13 +25,14 @@ from weft.experiments.streams.testbed import (
 )
 from weft.model import Problem, Workload
 
-DATA = data_folder(FOLDER)
-needs_data = pytest.mark.skipif(DATA is None, reason="WEFT_DATA has no dws_testbed")
+
+@pytest.fixture(name="testbed")
+def _testbed(monkeypatch):
+    monkeypatch.setenv("WEFT_DATA", str(data_dir()))
+    return find_testbed()
 
 
-@needs_data
-def test_right_and_stale_clock_give_the_check_values():
-    testbed = find_testbed()
+def test_right_and_stale_clock_give_the_check_values(testbed):
     setting, _ = testbed.settings()[0]
     workload = testbed.workload(setting, 100)
     right = weft.simulate(workload, "eft")
@@ -43,9 +44,7 @@ def test_right_and_stale_clock_give_the_check_values():
     assert weft.check(workload, stale) == []
 
 
-@needs_data
-def test_published_heft_is_reproduced_to_all_digits():
-    testbed = find_testbed()
+def test_published_heft_is_reproduced_to_all_digits(testbed):
     setting, published = testbed.settings()[4]
     workload = testbed.workload(setting)
     trace = weft.simulate(workload, TestbedRule("HEFT", stale=True))
