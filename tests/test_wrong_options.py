@@ -86,3 +86,10 @@ def test_seeds_are_whole_numbers():
             weft.InvalidInput, match="it must be a whole number, 0 or more, at most "
         ):
             weft.simulate(problem, "eft", seed=seed)  # type: ignore[arg-type]
+
+
+def test_an_annotation_that_nobody_can_look_up_hides_no_error():
+    space = {"__name__": "module_without_a_file", "typed": typed}
+    exec("@typed\ndef half(x: 'Unknown'):\n    return x / 2\n", space)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        space["half"]("a")

@@ -10,6 +10,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from functools import wraps
 from importlib import import_module
@@ -161,10 +162,11 @@ def _hints(of: Callable[..., Any] | type) -> dict[str, Any]:
 
 
 def _imported_for_types(module: str, name: str) -> Any:
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and name in (alias.name for alias in node.names):
-            return getattr(import_module(str(node.module)), name)
+    """Return what a module imports under a name; object, which all fits, if that is not known."""
+    with suppress(ImportError, AttributeError, KeyError, OSError, TypeError):  # e.g. no source
+        for node in ast.walk(ast.parse(inspect.getsource(sys.modules[module]))):
+            if isinstance(node, ast.ImportFrom) and name in (alias.name for alias in node.names):
+                return getattr(import_module(str(node.module)), name)
     return object
 
 

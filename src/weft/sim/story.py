@@ -147,12 +147,4 @@ class Stories:
                 self.of(instance),
             )
         self.state[instance] = state
-        pair = (state, note)  # the rest is `note`, which is called several times per task
-        number = self._number.get(pair)
-        if number is None:
-            number = self._number[pair] = len(self._pairs)
-            self._pairs.append(pair)
-        self._before.append(self._last[instance])
-        self._last[instance] = len(self._time)
-        self._time.append(now)
-        self._pair.append(number)
+        self.note(instance, now, note)

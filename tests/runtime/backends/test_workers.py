@@ -22,6 +22,7 @@ from weft.runtime.backends.calls import MAX_KILLED_STARTS, MAX_STARTS
 from weft.runtime.backends.dask.workers import SILENCE, WorkerRegistry, join_present
 from weft.runtime.backends.descendants import descendants
 from weft.runtime.backends.local.device import local_devices
+from weft.runtime.backends.local.poll import FilePoll
 
 ROOT = Path(__file__).parents[3]
 FUNCTIONS = {"one": f.one, "add": f.add, "total": f.add}
@@ -231,3 +232,16 @@ def test_a_worker_that_dies_during_the_handshake_is_not_waited_for():
     join_present(greetings, present, limit=PATIENCE)
     assert answers.is_set()  # it waited for the answer of the other one
     assert [thread.is_alive() for thread in greetings] == [False, True]
+
+
+@pytest.mark.parametrize("seconds", [1e7, 1e12])
+def test_a_wait_may_be_longer_than_the_system_allows(seconds):
+    here, there = os.pipe()
+    try:
+        poll = FilePoll()
+        poll.register(here)
+        os.write(there, b"x")
+        assert [file for file, _ in poll.wait(seconds)] == [here]
+    finally:
+        os.close(here)
+        os.close(there)

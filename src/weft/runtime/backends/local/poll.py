@@ -6,6 +6,9 @@ import os
 import select
 from math import ceil, inf
 
+LONGEST = 86_400.0
+"""Seconds of one wait: the system refuses those of months."""
+
 
 class FilePoll:
     """Files to wait for; each wait takes as long as there is news, not as there are files.
@@ -44,7 +47,11 @@ class FilePoll:
         self._poll.modify(file, select.POLLIN | (select.POLLOUT if wanted else 0))
 
     def wait(self, seconds: float) -> list[tuple[int, int]]:
-        """Return (file, what is new) as soon as there is something, or none after `seconds`."""
-        if self._epoll is not None:
-            return self._epoll.poll(-1.0 if seconds == inf else seconds)
-        return self._poll.poll(None if seconds == inf else ceil(1000.0 * seconds))
+        """Return (file, what is new) as soon as there is something.
+
+        Return nothing after `seconds`, or after a day: then wait again.
+        """
+        if seconds == inf:
+            return self._poll.poll(None)
+        seconds = min(seconds, LONGEST)
+        return self._poll.poll(seconds if self._epoll is not None else ceil(1000.0 * seconds))
