@@ -1,5 +1,6 @@
-"""What was compiled is compiled anew when anything changes that went into it."""
+"""Kernels are compiled once, and again when any code that they contain changes."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -111,17 +112,44 @@ def test_a_function_serves_python_and_compiled_code():
         summed(np.array([-1.0]))
 
 
-def test_a_kernel_from_the_cache_has_the_code_of_its_callees(tmp_path):
-    script = (
-        "from tests.sim.kernel.test_jit import np, summed; print(summed(np.array([4.0, -1.0])))"
+def _sum(numbers, cache):
+    """Start a process that calls `summed`, with its own cache."""
+    script = f"from tests.sim.kernel.test_jit import np, summed; print(summed(np.array({numbers})))"
+    return subprocess.Popen(
+        [sys.executable, "-c", script],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(cache)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
+
+
+def test_a_kernel_from_the_cache_has_the_code_of_its_callees(tmp_path):
     for _ in range(2):
-        made = subprocess.run(
-            [sys.executable, "-c", script],
-            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert "ValueError: below zero" in made.stderr
-    assert made.stderr.startswith("Traceback")  # the second process compiles nothing
+        error = _sum([4.0, -1.0], tmp_path).communicate()[1]
+        assert "ValueError: below zero" in error
+    assert error.startswith("Traceback")  # the second process compiles nothing
+
+
+def test_processes_that_start_together_compile_once(tmp_path):
+    together = [_sum([4.0, 8.0], tmp_path) for _ in range(3)]
+    results, errors = zip(*(child.communicate() for child in together), strict=True)
+    assert results == ("3.0\n",) * 3
+    assert sum("compiling kernels" in error for error in errors) == 1
+
+
+def test_a_process_says_that_it_waits_for_another_one(tmp_path):
+    _sum([4.0], tmp_path).communicate()
+    (path,) = tmp_path.rglob("*summed*.lock")
+    with path.open("ab") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        waiting = _sum([4.0], tmp_path)
+        assert "waiting for another process" in waiting.stderr.readline()
+    result, _ = waiting.communicate()
+    assert result == "1.0\n"
+
+
+def test_a_folder_that_cannot_be_written_has_no_lock(tmp_path, monkeypatch):
+    monkeypatch.setattr(summed._cache, "_lock_file", tmp_path / "none" / "x.lock")
+    with summed._cache.locked(lambda: pytest.fail("waits")):
+        assert not list(tmp_path.iterdir())

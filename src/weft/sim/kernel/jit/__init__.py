@@ -49,6 +49,11 @@ class Notice(Listener):
         if self.clock() >= self.due:
             self._say(f"compiled {self.made} functions")
 
+    def on_wait(self) -> None:
+        """Say that another process compiles, if the last line is old."""
+        if self.clock() >= self.due:
+            self._say("waiting for another process that compiles the same kernel")
+
     def _say(self, text: str) -> None:
         print(f"weft: {text}", file=sys.stderr, flush=True)
         self.due = self.clock() + EVERY
@@ -56,6 +61,7 @@ class Notice(Listener):
 
 _NOTICE = Notice()
 register("numba:compile", _NOTICE)  # type: ignore[no-untyped-call]
+Kernel.on_wait = _NOTICE.on_wait
 
 
 def compiled() -> int:

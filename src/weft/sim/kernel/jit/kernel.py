@@ -117,6 +117,9 @@ class _Flags(Flags):
 class Kernel(CPUDispatcher):
     """A compiled function with two forms: one for calls from Python, one for compiled code."""
 
+    on_wait: Callable[[], None] = staticmethod(lambda: None)
+    """Called when another process compiles the same kernel, before this one waits for it."""
+
     def __init__(
         self, function: Callable[..., Any], options: dict[str, Any], stamp: str | None
     ) -> None:
@@ -129,6 +132,11 @@ class Kernel(CPUDispatcher):
         for form in (self, self._callee):
             form._compiler._customize_flags = _Flags  # noqa: SLF001
         self._cache = KernelCache(function, stamp)
+
+    def compile(self, sig: Any) -> Any:
+        """Load the stored form for these types; compile it if no process has done so."""
+        with self._cache.locked(self.on_wait):
+            return super().compile(sig)
 
     @property
     def _numba_type_(self) -> types.Dispatcher:

@@ -8,13 +8,19 @@ Here they are looked up under the level, if this processor has all of its instru
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+try:
+    import fcntl
+except ImportError:  # Windows: processes that start together each compile
+    fcntl = None  # type: ignore[assignment]
 
 # mypy: disable-error-code="no-untyped-call, misc, no-any-return"
 
@@ -77,6 +83,7 @@ class KernelCache(FunctionCache):
     def __init__(self, function: Callable[..., Any], stamp: str | None) -> None:
         super().__init__(function)
         base = self._impl.filename_base
+        self._lock_file = Path(self._cache_path, f"{base}.lock")
         self._installed: KernelFile | None = None
         if stamp is None:  # a function from outside weft: numba's own rules
             return
@@ -94,3 +101,21 @@ class KernelCache(FunctionCache):
             return found
         data = self._installed.load(self._index_key(sig, _Level))
         return None if data is None else self._impl.rebuild(target_context, data)
+
+    @contextmanager
+    def locked(self, on_wait: Callable[[], None]) -> Iterator[None]:
+        """Keep other processes from this kernel: they wait, then load what this one stores.
+
+        There is no lock where the folder cannot be written or the file system has none, and none
+        in a folder that becomes part of a wheel.
+        """
+        with ExitStack() as stack:
+            if fcntl and INTO not in os.environ:
+                with suppress(OSError):
+                    file = stack.enter_context(self._lock_file.open("ab"))
+                    try:
+                        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    except BlockingIOError:
+                        on_wait()
+                        fcntl.lockf(file, fcntl.LOCK_EX)
+            yield
