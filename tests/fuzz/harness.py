@@ -27,6 +27,19 @@ MOST_KILOBYTES = 500_000
 HANGS = 60.0
 """Seconds of processor time after which a reader is interrupted."""
 DEEP_EVERY = 5
+FILES = 2000
+"""Mutated files of a reader in the tests; fewer where reading one takes long (`Seed.share`)."""
+
+
+def failures_of_mutations(name: str, seed: Seed, count: int = FILES) -> list[str]:
+    """Read the sound file, which must be accepted, then mutated ones; return their failures."""
+    with in_memory() as folder:
+        path = folder / f"sound{seed.suffix}"
+        for suffix, content in seed.beside:
+            path.with_suffix(suffix).write_bytes(content)
+        path.write_bytes(seed.content)
+        seed.read(path)
+        return failures(name, seed, count, folder, deep_every=4 * DEEP_EVERY)
 
 
 def failures(
