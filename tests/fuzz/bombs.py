@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tests.fuzz.corpus import run_verb
+from tests.fuzz.seeds.corpus import run_verb
 from weft import formats
 from weft.errors import WeftError
 from weft.formats.graphs.callgraph import load_callgraph

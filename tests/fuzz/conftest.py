@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz.corpus import seeds
+from tests.fuzz.seeds.corpus import seeds
 
 
 @pytest.fixture(scope="module", name="corpus")

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from tests.fuzz.corpus import seeds
 from tests.fuzz.mutations import mutated
-from tests.fuzz.seed import Seed
+from tests.fuzz.seeds.corpus import seeds
+from tests.fuzz.seeds.seed import Seed
 from tests.fuzz.soundness import refuse_unsound
 from weft.errors import WeftError
 

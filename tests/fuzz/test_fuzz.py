@@ -13,8 +13,8 @@ from tests.fuzz import harness
 from tests.fuzz.bombs import BOMBS, cost_of
 from tests.fuzz.harness import attempt, verdict
 from tests.fuzz.http import cascade_failures, http_failures
-from tests.fuzz.models import POLICIES
-from tests.fuzz.readers import OTHERS, OWN
+from tests.fuzz.seeds.models import POLICIES
+from tests.fuzz.seeds.readers import OTHERS, OWN
 from weft.errors import InvalidInput
 from weft.formats import FORMATS
 from weft.formats.model_file import find_model, read_model

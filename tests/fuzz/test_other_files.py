@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fuzz.harness import failures_of_mutations
-from tests.fuzz.readers import OTHERS
+from tests.fuzz.seeds.readers import OTHERS
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fuzz.harness import failures_of_mutations
-from tests.fuzz.readers import OWN
+from tests.fuzz.seeds.readers import OWN
 
 
 @pytest.mark.parametrize("name", OWN)

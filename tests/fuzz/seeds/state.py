@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import weft
-from tests.fuzz.seed import Seed
+from tests.fuzz.seeds.seed import Seed
 from weft.formats.parsing.source import decode_text, naming, read_bytes
 from weft.model import Problem, Workload
 from weft.runtime import FakeBackend

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import weft
-from tests.fuzz.seed import Seed
+from tests.fuzz.seeds.seed import Seed
 from weft.experiments.shift.forest import LEAF, NODE, Forest
 from weft.formats.model_file import BUNDLED, Model, read_model, save_model
 from weft.formats.native.stream_toml import load_stream

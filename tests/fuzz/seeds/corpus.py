@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
-from tests.fuzz.models import model_seeds, policy_seeds
-from tests.fuzz.seed import Seed
-from tests.fuzz.state import service_seeds, state_seeds
-from tests.fuzz.toml_files import FILES, MACHINES_TOML, toml_seeds
+from tests.fuzz.seeds.models import model_seeds, policy_seeds
+from tests.fuzz.seeds.seed import Seed
+from tests.fuzz.seeds.state import service_seeds, state_seeds
+from tests.fuzz.seeds.toml_files import FILES, MACHINES_TOML, toml_seeds
 from tests.support.instances import conditional_problem, cut_trace
 from weft import formats
 from weft.cli.main import main

@@ -1,8 +1,8 @@
 """Names of the readers, in two halves that take about as long, for two processes side by side."""
 
-from tests.fuzz.corpus import SAMPLES
-from tests.fuzz.models import policy_seeds
-from tests.fuzz.state import STATE
+from tests.fuzz.seeds.corpus import SAMPLES
+from tests.fuzz.seeds.models import policy_seeds
+from tests.fuzz.seeds.state import STATE
 
 OWN = (
     *(

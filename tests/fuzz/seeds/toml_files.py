@@ -6,14 +6,14 @@ from pathlib import Path
 
 from benchmarks.lab.spec import load_spec
 
-from tests.fuzz.seed import Seed
+from tests.fuzz.seeds.seed import Seed
 from tests.support.streams import INSPECTION
 from weft import formats
 from weft.formats.batch.jobs import load_commands
 from weft.formats.native.stream_toml import load_stream, load_streams
 from weft.formats.native.variants import load_variants
 
-FILES = Path(__file__).parents[1] / "formats" / "samples"
+FILES = Path(__file__).parents[2] / "formats" / "samples"
 
 CLUSTER_TOML = (FILES / "two_nodes.toml").read_text()
 NETWORK_TOML = """[links]

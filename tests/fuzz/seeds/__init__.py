@@ -1,0 +1,1 @@
+"""Sound files of every reader, which the harness mutates."""
