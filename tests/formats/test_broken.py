@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.corpus import DOT, STATIC, STG, TASK_TABLE, TASKGRAPH, WFFORMAT
-from tests.fuzz.toml_files import MACHINES_TOML
-from tests.support.instances import conditional_problem, cut_trace
-from tests.support.refusals import assert_refused
+from tests.fuzz.seeds.corpus import DOT, STATIC, STG, TASK_TABLE, TASKGRAPH, WFFORMAT
+from tests.fuzz.seeds.toml_files import MACHINES_TOML
+from tests.support.instances import assert_refused, conditional_problem, cut_trace
 from weft import formats
 from weft.errors import InvalidInput, WeftError
 from weft.model import Cluster, Schedule, Workflow

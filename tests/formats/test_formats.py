@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from tests.support.instances import READERS
-from tests.support.refusals import assert_refused
+from tests.support.instances import READERS, assert_refused
 from tests.support.strategies import clusters, futures, problems, workloads
 from weft import formats
 from weft.errors import InvalidInput, UnknownName, WeftError

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 import weft
-from tests.support.refusals import assert_refused
+from tests.support.instances import assert_refused
 from tests.support.strategies import clusters, problems, workflows
 from weft import formats
 from weft.errors import InvalidInput

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.sim.test_twin import assert_same
-from tests.support.batches import DISTURBED, batching_workload
 from tests.support.by_view import Hidden
-from tests.support.instances import topcuoglu
+from tests.support.instances import DISTURBED, batching_workload, topcuoglu
 from tests.support.strategies import futures, problems
 from weft.errors import InvalidInput, Stuck, UnknownName, Unsupported
 from weft.formats.model_file import bundled_models, find_model, read_model

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import weft
-from tests.support.batches import DISTURBED
+from tests.support.instances import DISTURBED
 from weft.errors import Unsupported
 from weft.formats.native.stream_toml import load_stream, read_stream_toml
 from weft.generators.conditional_streams import random_conditional_stream

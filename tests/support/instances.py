@@ -1,11 +1,18 @@
-"""Named problems and traces that several tests share."""
+"""Problems, workflows and traces that several tests share, drawn ones, and refused files."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
 import numpy as np
+import pytest
 
 import weft
 from weft import formats
+from weft.errors import InvalidInput
+from weft.model import Cluster, Problem, Workflow, Workload
 
 READERS = {
     weft.Problem: formats.load,
@@ -68,3 +75,75 @@ def cut_trace() -> weft.Trace:
         **zeros,
         **clock,
     )
+
+
+def fan(width=4, kind="add"):
+    """Return one -> width x add -> total."""
+    b = weft.WorkflowBuilder("fan")
+    b.task("one", work=1.0, kind="one")
+    b.task("total", work=1.0, kind="total")
+    for k in range(width):
+        b.task(f"a{k}", work=1.0, kind=kind)
+        b.edge("one", f"a{k}")
+        b.edge(f"a{k}", "total")
+    return b.build()
+
+
+def chain(*names):
+    """Return the tasks in a row, each of its own kind."""
+    b = weft.WorkflowBuilder("chain")
+    for name in names:
+        b.task(name, work=1.0, kind=name)
+    for u, v in pairwise(names):
+        b.edge(u, v)
+    return b.build()
+
+
+DISTURBED = {"noise": 0.4, "bias": 0.3, "slowdowns": 1.0, "failures": 1.0, "cancellations": 0.2}
+"""Options of `simulate` for a scenario in which everything happens."""
+
+
+def batching_workload(seed: int) -> Workload:
+    """Draw one to seven jobs of up to three problems on up to four devices, most of which batch."""
+    rng = np.random.default_rng(seed)
+    p = int(rng.integers(1, 5))
+    cluster = Cluster(
+        speed=rng.uniform(0.5, 2.0, p),
+        bandwidth=rng.uniform(1.0, 10.0),
+        latency=rng.uniform(0.0, 0.3),
+        batch=rng.integers(1, 5, p),
+    )
+    problems = [Problem.bind(_workflow(rng), cluster) for _ in range(int(rng.integers(1, 4)))]
+    jobs = int(rng.integers(1, 8))
+    arrival = np.sort(rng.uniform(0.0, 12.0, jobs))
+    return Workload.of(problems, arrival=arrival, template=rng.integers(0, len(problems), jobs))
+
+
+def _workflow(rng: np.random.Generator) -> Workflow:
+    n, kinds = int(rng.integers(1, 14)), int(rng.integers(1, 4))
+    pairs = [(u, v) for v in range(n) for u in range(v) if rng.random() < 0.25]
+    return Workflow(
+        work=rng.lognormal(0.0, 0.7, n),
+        src=[u for u, _ in pairs],
+        dst=[v for _, v in pairs],
+        data=rng.uniform(0.0, 5.0, len(pairs)),
+        kind=rng.integers(0, kinds, n),
+        kinds=tuple(f"k{i}" for i in range(kinds)),
+    )
+
+
+def assert_refused(
+    path: Path,
+    content: str | bytes,
+    complaint: str,
+    reader: Callable[[Path], object] = formats.load,
+) -> None:
+    """Write a file and read it: the message is one short line that begins with its path."""
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(InvalidInput) as caught:
+        reader(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert complaint in message
+    assert "\n" not in message
+    assert len(message) <= 400

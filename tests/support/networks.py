@@ -1,9 +1,14 @@
-"""Networks with drawn weights."""
+"""Networks with drawn weights, and tables of rollouts that one proposer begins and continues."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
+
+from weft.model.columns import FloatArray
+from weft.policies.conditional.rollout import RolloutBudget, RolloutTables, make_buffers
 
 
 def drawn_arrays(
@@ -22,3 +27,11 @@ def drawn_arrays(
         name: (scale * rng.standard_normal((networks, *shape))).astype(np.float32)
         for name, shape in shapes.items()
     }
+
+
+def rollout_tables(
+    sampler: Any, weights: FloatArray, player: Any, *, units: int, ahead: int
+) -> RolloutTables:
+    """Return the tables of two futures per decision, with `ahead` further jobs each."""
+    budget = RolloutBudget(ahead, 2, 2, 1.0)
+    return RolloutTables(sampler, weights, player, player, make_buffers(units), budget)

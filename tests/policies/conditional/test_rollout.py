@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.support.rollouts import rollout_tables
+from tests.support.networks import rollout_tables
 from tests.support.streams import INSPECTION
 from weft.errors import InvalidInput, Unsupported
 from weft.formats.native.stream_toml import load_stream, read_stream_toml
@@ -113,7 +113,7 @@ def test_with_the_real_future_a_rollout_costs_as_much_as_the_run(waiting, steps,
     alone = stepped(waiting, (arrival[: arrived + AHEAD], outcome[: arrived + AHEAD]), steps)
     actions = np.zeros((1, 4), np.int64)
     network = None if base is None else read_network(base)
-    player, spare = make_proposer(network, alone), np.zeros(4, np.int64)
+    player, spare = make_proposer(network.network, alone), np.zeros(4, np.int64)
     load_index().choose(alone, actions)
     if base is not None:
         first_actions(alone.tables, player, actions[0])
@@ -130,7 +130,7 @@ def test_with_the_real_future_a_rollout_costs_as_much_as_the_run(waiting, steps,
 def test_variants_around_a_network_leave_the_rest_to_it(steps):
     draw = load_stream("conditional-paper").with_jobs(200).draw_ticks(7)
     batch = stepped("event", draw, steps)
-    player = make_proposer(read_network("conditional-pi4"), batch)
+    player = make_proposer(read_network("conditional-pi4").network, batch)
     ready, actions = batch.tables.sim.kind["ready"][0].tolist(), np.zeros(4, np.int64)
     capacity = batch.stream.problem.cluster.batch.tolist()
     first_actions(batch.tables, player, actions)

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from tests.support.refusals import assert_refused
+from tests.support.instances import assert_refused
 from tests.support.streams import INSPECTION
 from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.formats.native.stream_toml import (

@@ -13,7 +13,7 @@ import pytest
 import weft
 from tests.support import run_functions as f
 from tests.support.fake_slurm import fake_allocation
-from tests.support.workflows import chain, fan
+from tests.support.instances import chain, fan
 from weft.model.trace import DONE, LOST
 from weft.runtime import (
     FakeBackend,

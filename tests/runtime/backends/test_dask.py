@@ -18,8 +18,8 @@ import pytest
 
 import weft
 from tests.support import run_functions as f
+from tests.support.instances import chain, fan
 from tests.support.waiting import PATIENCE, wait_until
-from tests.support.workflows import chain, fan
 from weft.model.trace import LOST
 from weft.planners.planner import Solution
 from weft.runtime import History, LocalBackend, LocalDevice, TaskFailed
@@ -515,6 +515,42 @@ def test_an_input_moves_before_the_other_inputs_of_its_reader_exist(two, run):
     trace = right(run(b.build(), functions=functions, policy=Given(), adapt=False))
     assert trace.results == {"reads": (500_000.0, True)}
     assert trace.device[np.argsort(trace.task)].tolist() == [0, 1, 1]
+
+
+# -- a graph that Dask places -------------------------------------------------
+
+
+def tasks_of_runs(dask_scheduler):
+    return [key for key in dask_scheduler.tasks if "-weft" in str(key)]
+
+
+def test_dask_gets_a_graph_that_nobody_measured_as_its_user_would_send_it(two, run, monkeypatch):
+    sent, get = [], two.client.get
+    monkeypatch.setattr(
+        two.client,
+        "get",
+        lambda graph, keys, **options: sent.append((graph, keys)) or get(graph, keys, **options),
+    )
+    two.whole = None
+    one, add = weft.task(f.one), weft.task(f.add)
+    trace = right(run(add(add(one(), one()), add(one()))))
+    assert trace.value == 6  # 1 + 1 + 1, then 1 + 1, and 3 + 2 + 1
+    ((graph, keys),) = sent
+    assert len(graph) == 6
+    last = next(iter(trace.task[trace.finish == trace.finish.max()]))
+    assert [key.rsplit("-", 1)[1] for key in keys] == [str(last)]  # Dask assigns from these on
+    assert two.client.run_on_scheduler(tasks_of_runs) == []
+
+
+def test_what_is_done_of_such_a_graph_is_there_if_a_task_fails(two, run, tmp_path):
+    two.whole = None
+    counted = weft.task(partial(f.count_calls, str(tmp_path)))
+    tries = tmp_path.parent / f"{tmp_path.name}-tries"
+    flaky = weft.task(lambda _, path=str(tries): f.fails_twice(path))
+    first = counted("first")
+    promise = weft.task(f.add)(first, flaky(counted("second", first)))
+    assert right(run(promise, retries=1, backoff=0.01)).value == 1 + 2 + 1
+    assert sorted(path.name.split(".")[0] for path in tmp_path.iterdir()) == ["first", "second"]
 
 
 # -- orders -------------------------------------------------------------------

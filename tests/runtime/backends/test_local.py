@@ -14,8 +14,7 @@ import pytest
 
 import weft
 from tests.support import run_functions as f
-from tests.support.instances import schedule_of
-from tests.support.workflows import chain, fan
+from tests.support.instances import chain, fan, schedule_of
 from weft.runtime import Chosen, FakeBackend, LocalBackend, LocalDevice, PolicyReplaced, TaskFailed
 from weft.runtime.backends.local.pool import end_idle_processes
 from weft.runtime.backends.payload import PREFIX, pack, unpack

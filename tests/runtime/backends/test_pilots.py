@@ -19,8 +19,8 @@ import pytest
 import weft
 from tests.support import run_functions as f
 from tests.support.fake_slurm import fake_allocation
+from tests.support.instances import chain, fan
 from tests.support.waiting import wait_until
-from tests.support.workflows import chain, fan
 from weft.runtime import HyperQueueBackend, LocalDevice, PilotDevice, SlurmBackend, current_device
 from weft.runtime.backends.descendants import descendants
 from weft.runtime.backends.payload import inline, pack, unpack

@@ -18,8 +18,8 @@ import pytest
 
 import weft
 from tests.support import run_functions as f
+from tests.support.instances import chain, fan
 from tests.support.waiting import wait_until
-from tests.support.workflows import chain, fan
 from weft.model.trace import LOST
 from weft.runtime import LocalDevice, RayBackend, RayDevice, TaskFailed
 from weft.runtime.backends.descendants import children
@@ -316,6 +316,29 @@ def test_ray_places_what_nobody_has_measured(beside, monkeypatch):
     assert trace.value == 6  # 1 + 1 + 1, then 1 + 1, and 3 + 2 + 1
     assert sorted(placed) == sorted(trace.task.tolist()) == list(range(6))
     assert weft.check(trace.workload, trace) == []
+
+
+def own_name(*_):
+    import ray
+
+    return ray.get_runtime_context().get_task_function_name()
+
+
+def own_name_too(*names):
+    return *names, own_name()
+
+
+def test_ray_sees_the_functions_of_the_user_there(beside, monkeypatch):
+    """Ray queues tasks by function: one for all would be placed otherwise than the user's."""
+    graphs, follow = [], OwnTasks.follow
+    monkeypatch.setattr(
+        OwnTasks, "follow", lambda self, *a: graphs.append(self) or follow(self, *a)
+    )
+    first, second = weft.task(own_name), weft.task(own_name_too)
+    trace = weft.run(second(first(), first()), backend=beside, history=False)
+    assert [name.rpartition(".")[2] for name in trace.value] == ["own_name"] * 2 + ["own_name_too"]
+    (graph,) = graphs
+    assert not graph._values  # Ray drops results when their readers have ended
 
 
 def test_a_task_that_fails_there_is_named(beside):

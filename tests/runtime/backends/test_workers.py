@@ -15,8 +15,8 @@ import pytest
 
 import weft
 from tests.support import run_functions as f
+from tests.support.instances import chain, fan
 from tests.support.waiting import PATIENCE, wait_until
-from tests.support.workflows import chain, fan
 from weft.runtime import DaskBackend, LocalBackend, LocalDevice, RunOptions, TaskFailed
 from weft.runtime.backends.calls import MAX_KILLED_STARTS, MAX_STARTS
 from weft.runtime.backends.dask.workers import SILENCE, WorkerRegistry, join_present

@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from tests.support import run_functions as f
-from tests.support.workflows import chain
+from tests.support.instances import chain
 from weft.learn.durations.spread import Spread
 from weft.model import Problem, Workload
 from weft.runtime import Forecaster, History

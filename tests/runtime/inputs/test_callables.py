@@ -15,7 +15,7 @@ import pytest
 
 import weft
 from tests.support import run_functions as f
-from tests.support.workflows import chain
+from tests.support.instances import chain
 from weft.runtime import LocalBackend, TaskFailed
 from weft.runtime.inputs.functions import application_of
 
