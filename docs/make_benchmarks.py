@@ -55,24 +55,27 @@ def quality(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def overhead(found: list[dict[str, Any]]) -> dict[str, Any]:
+def overhead(found: dict[str, Any]) -> dict[str, Any]:
     """Return milliseconds per task by shape of graph."""
-    shapes = list(dict.fromkeys(m["graph"] for m in found))
+    measured = found["rows"]
+    shapes = list(dict.fromkeys(m["graph"] for m in measured))
     rows = []
-    for what in dict.fromkeys(m["what"] for m in found):
-        by_shape = {m["graph"]: m["ms_per_task"] for m in found if m["what"] == what}
-        rows.append([what, *(by_shape.get(shape) for shape in shapes)])
+    for what in dict.fromkeys(m["what"] for m in measured):
+        mine = [m for m in measured if m["what"] == what]
+        by_shape = {m["graph"]: m["ms_per_task"] for m in mine}
+        rows.append([what, mine[0]["tasks"], *(by_shape.get(shape) for shape in shapes)])
     return {
-        "columns": ["ms per task", *shapes],
-        "align": "l" + "r" * len(shapes),
-        "decimals": [None, *([2] * len(shapes))],
+        "columns": ["ms per task", "tasks", *shapes],
+        "align": "lr" + "r" * len(shapes),
+        "decimals": [None, 0, *([2] * len(shapes))],
         "rows": rows,
     }
 
 
-def cluster(found: list[dict[str, Any]]) -> dict[str, Any]:
+def cluster(found: dict[str, Any]) -> dict[str, Any]:
     """Return the seconds of a cluster's own scheduling, and how many times as quick weft is."""
-    title, ways = found[0]["backend"], list(found[0]["weft"])
+    measured = found["rows"]
+    title, ways = measured[0]["backend"], list(measured[0]["weft"])
     return {
         "columns": ["devices", "tile", "rounds", "load", f"{title} alone", *ways],
         "align": "lrrrr" + "r" * len(ways),
@@ -81,7 +84,7 @@ def cluster(found: list[dict[str, Any]]) -> dict[str, Any]:
         "rows": [
             [row["devices"], row["size"], row["rounds"], row["load"], row["own"]]
             + [row["own"] / row["weft"][way] for way in ways]
-            for row in found
+            for row in measured
         ],
     }
 

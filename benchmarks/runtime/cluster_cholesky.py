@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.experiments.harness import provenance
 from weft.report.tables import table_text
 from weft.runtime import Application, History, RayBackend, RayDevice
 from weft.runtime.backends.calls import with_slots
@@ -230,7 +231,8 @@ def main() -> None:
     )
     print(table_text(cholesky.summary(spans), cholesky.COLUMNS))
     if args.out is not None:
-        rows = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else []
+        known = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else {}
+        rows = known.get("rows", [])
         medians = {name: median(seconds) for name, seconds in spans.items()}
         rows.append(
             {
@@ -243,7 +245,12 @@ def main() -> None:
                 "weft": medians,
             }
         )
-        args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        document = {
+            "measured_with": f"benchmarks/runtime/cluster_cholesky.py --backend {args.backend}",
+            "provenance": provenance(),
+            "rows": rows,
+        }
+        args.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

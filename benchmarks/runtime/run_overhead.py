@@ -36,6 +36,7 @@ from typing import Any, Protocol
 import numpy as np
 
 import weft
+from weft.experiments.harness import provenance
 from weft.runtime import LocalBackend, RayBackend, RayDevice
 
 
@@ -239,7 +240,7 @@ def costs_of(paths: Sequence[Path]) -> Costs:
     """Return the medians of the files."""
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for path in paths:
-        for row in json.loads(path.read_text(encoding="utf-8")):
+        for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
             if "scheduler_cpu_ms" in row:
                 pair = row["driver_cpu_ms"], row["scheduler_cpu_ms"]
                 found.setdefault((row["what"], row["graph"]), []).append(pair)
@@ -320,7 +321,14 @@ def main() -> None:
     if args.only in (None, "ray") and find_spec("ray") is not None:
         on_ray(args.remote_tasks, measuring(args.remote_tasks))
     if args.out is not None:
-        args.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        only = f" --only {args.only}" if args.only else ""
+        command = f"benchmarks/runtime/run_overhead.py --tasks {args.tasks}{only}"
+        document = {
+            "measured_with": f"{command} --remote-tasks {args.remote_tasks}",
+            "provenance": provenance(),
+            "rows": found,
+        }
+        args.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

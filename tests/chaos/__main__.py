@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import shlex
 import sys
+from pathlib import Path
 
 from tests.chaos.campaigns import LIMIT, Tally, kill_drivers, kill_ray_workers, kill_workers
 from tests.chaos.cascade import kill_units
+from tests.chaos.results import add_results
 from tests.chaos.service import attack_service
 from tests.chaos.soak import soak_service
 
@@ -32,7 +35,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tasks", type=int, default=100, help="tasks per run")
     parser.add_argument("--driver-backend", default="local", help="backend of the killed drivers")
     parser.add_argument("--first", type=int, default=0, help="number of the first run, to go on")
-    args = parser.parse_args(arguments)
+    parser.add_argument("--out", type=Path, help="a JSON file of tables for the documentation")
+    given = sys.argv[1:] if arguments is None else arguments
+    args = parser.parse_args(given)
     tallies = {
         name: kill_workers(name, getattr(args, name), args.tasks, _tell, args.first)
         for name in ("local", "dask")
@@ -52,6 +57,9 @@ def main(arguments: list[str] | None = None) -> int:
     faulthandler.cancel_dump_traceback_later()
     if tallies:
         print(table(tallies))
+    if args.out is not None:
+        shown = [word for word in given if word not in ("--out", str(args.out))]
+        add_results(args.out, shlex.join(["python", "-m", "tests.chaos", *shown]), tallies, soak)
     wrong = [text for tally in tallies.values() for text in tally.wrong]
     wrong += soak.wrong if soak else []
     for text in wrong:

@@ -44,6 +44,7 @@ class Tally:
     right: int = 0
     clear_error: int = 0
     repeated: int = 0
+    refused: int = 0
     processes_left: int = 0
     memory_left: int = 0
     traces_valid: int = 0

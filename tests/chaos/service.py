@@ -110,6 +110,7 @@ def _one_round(
     tally.traces_valid += len(cases) * (not violations)
     tally.wrong += [f"{about}: {violation}" for violation in violations[:3]]
     refused = sum(client.refused for client in clients)
+    tally.refused += refused
     progress(
         f"{about}: {len(cases)} submissions, {outcomes.count('right')} right, {len(errors)} clear "
         f"errors, {refused} refused by a full queue, {killer.kills} kills, {len(trace)} tasks"

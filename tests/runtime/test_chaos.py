@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
@@ -19,6 +20,7 @@ from tests.chaos import campaigns
 from tests.chaos.__main__ import table
 from tests.chaos.campaigns import Tally, kill_drivers, kill_ray_workers, kill_workers
 from tests.chaos.cascade import kill_units
+from tests.chaos.results import add_results
 from tests.chaos.service import attack_service
 from tests.chaos.soak import SHARES, Sample, Soak, soak_service
 from tests.support.waiting import PATIENCE, wait_until
@@ -106,7 +108,22 @@ def test_a_table_of_outcomes():
     text = table({"local": Tally(runs=3, right=2, clear_error=1, traces_valid=3)})
     head, row = text.splitlines()
     assert head.split("  ")[0] == "campaign"
-    assert row.split() == ["local", "3", "0", "2", "1", "0", "0", "0", "3"]
+    assert row.split() == ["local", "3", "0", "2", "1", "0", "0", "0", "0", "3"]
+
+
+def test_results_are_added_by_campaign(tmp_path):
+    path = tmp_path / "chaos.json"
+    soak = Soak([Sample(m, 200, 7, 5, 1, dict(SHARES)) for m in range(7)], submissions=900)
+    add_results(path, "first", {"ray": Tally(runs=1), "service": Tally(refused=4)}, soak)
+    add_results(path, "second", {"local": Tally(runs=3, right=2), "ray": Tally(runs=2)}, None)
+    found = json.loads(path.read_text())
+    rows = found["tables"]["campaigns"]["rows"]
+    assert [row[:4] for row in rows] == [["local processes", 3, 0, 2], ["Ray", 2, 0, 0]]
+    assert found["tables"]["service"]["rows"][0][4] == 4
+    assert found["tables"]["soak"]["columns"][1:4] == [f"after {m} minutes" for m in (1, 3, 6)]
+    assert found["tables"]["soak_counts"]["rows"] == [[900, 0.0, 0, 0]]
+    assert found["provenance"]["ray"].startswith("second, on ")
+    assert found["provenance"]["soak"].startswith("first, on ")
 
 
 def test_a_violation_is_an_error(monkeypatch, capsys):
