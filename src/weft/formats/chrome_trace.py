@@ -88,27 +88,19 @@ def _places(cluster: Cluster) -> list[tuple[int, int]]:
 def _metadata(cluster: Cluster, place: list[tuple[int, int]]) -> list[Event]:
     events: list[Event] = []
     for i, node in enumerate(dict.fromkeys(cluster.nodes), 1):
-        events.append(
-            {"ph": "M", "name": "process_name", "pid": i, "tid": 0, "args": {"name": node}}
-        )
-        events.append(
-            {"ph": "M", "name": "process_sort_index", "pid": i, "tid": 0, "args": {"sort_index": i}}
-        )
+        events += _named("process", i, 0, node, order=i)
     for d, (pid, tid) in enumerate(place):
         label = f"{cluster.names[d]} ({cluster.kinds[d]})"
-        events.append(
-            {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": label}}
-        )
-        events.append(
-            {
-                "ph": "M",
-                "name": "thread_sort_index",
-                "pid": pid,
-                "tid": tid,
-                "args": {"sort_index": tid},
-            }
-        )
+        events += _named("thread", pid, tid, label, order=tid)
     return events
+
+
+def _named(what: str, pid: int, tid: int, name: str, *, order: int) -> list[Event]:
+    """Return the events that name a process or a thread and give its place."""
+    return [
+        {"ph": "M", "name": f"{what}_{key}", "pid": pid, "tid": tid, "args": args}
+        for key, args in (("name", {"name": name}), ("sort_index", {"sort_index": order}))
+    ]
 
 
 def _complete(row: _Row, workload: Workload, place: list[tuple[int, int]]) -> Event:

@@ -53,9 +53,7 @@ def load(
     if machines is not None and not isinstance(machines, Cluster):
         raise InvalidInput(f"cluster is {shown(machines)}; it must be a path or a Cluster")
     with naming(where):
-        file = File(Path(path), tile_bytes=tile_bytes)
-        row = _format_of(file)
-        found = row.read(file) if row.read is not None else None
+        file, row, found = _opened(path, tile_bytes)
         if isinstance(found, Recording):
             found.warn_of_dependencies(where)
             found = found.workflow() if machines is not None else found.problem()
@@ -79,9 +77,7 @@ def load_workflow(path: PathLike, *, tile_bytes: float = 0.0) -> Workflow:
 def load_cluster(path: PathLike) -> Cluster:
     """Load a cluster (TOML, or weft JSON or NPZ), or the cluster of a problem or workload."""
     with naming(os.fspath(path)):
-        file = File(Path(path))
-        row = _format_of(file)
-        found = row.read(file) if row.read is not None else None
+        file, row, found = _opened(path)
         if isinstance(found, Recording):
             return found.cluster()
         if isinstance(found, Workflow) and (machines := row.machines(file, found)) is not None:
@@ -166,9 +162,15 @@ def _warn_of_speeds(workflow: Workflow, cluster: Cluster, where: str) -> None:
 
 
 def _read(path: PathLike, tile_bytes: float = 0.0) -> object:
+    return _opened(path, tile_bytes)[2]
+
+
+def _opened(path: PathLike, tile_bytes: float = 0.0) -> tuple[File, Format, object]:
+    """Return a file, its format and the object that it holds."""
     file = File(Path(path), tile_bytes=tile_bytes)
     row = _format_of(file)
-    return row.read(file) if row.read is not None else None
+    assert row.read is not None
+    return file, row, row.read(file)
 
 
 def _format_of(file: File) -> Format:

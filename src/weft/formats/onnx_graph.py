@@ -14,13 +14,7 @@ import numpy as np
 from weft.formats.parsing.source import write_file
 
 _FLOAT, _BY_LENGTH, _VARINT = 1, 2, 0
-_INT_ATTRIBUTE, _STRING_ATTRIBUTE, _FLOATS_ATTRIBUTE, _INTS_ATTRIBUTE, _STRINGS_ATTRIBUTE = (
-    2,
-    3,
-    6,
-    7,
-    8,
-)
+_INT, _STRING, _FLOATS, _INTS, _STRINGS = 2, 3, 6, 7, 8  # types of attributes
 
 LEARNING = "ai.onnx.ml"
 """The domain of trees and other models that are no networks."""
@@ -98,19 +92,15 @@ def _whole(field: int, value: int) -> bytes:
 def _attribute(key: str, value: Attribute) -> bytes:
     start = _part(1, key.encode())
     if isinstance(value, str):
-        return start + _part(4, value.encode()) + _whole(20, _STRING_ATTRIBUTE)
+        return start + _part(4, value.encode()) + _whole(20, _STRING)
     if isinstance(value, int):
-        return start + _whole(3, value) + _whole(20, _INT_ATTRIBUTE)
+        return start + _whole(3, value) + _whole(20, _INT)
     first = value[0] if value else 0
     if isinstance(first, str):
-        return (
-            start
-            + b"".join(_part(9, str(v).encode()) for v in value)
-            + _whole(20, _STRINGS_ATTRIBUTE)
-        )
+        return start + b"".join(_part(9, str(v).encode()) for v in value) + _whole(20, _STRINGS)
     if isinstance(first, float):
-        return start + _part(7, np.asarray(value, "<f4").tobytes()) + _whole(20, _FLOATS_ATTRIBUTE)
-    return start + b"".join(_whole(8, int(v)) for v in value) + _whole(20, _INTS_ATTRIBUTE)
+        return start + _part(7, np.asarray(value, "<f4").tobytes()) + _whole(20, _FLOATS)
+    return start + b"".join(_whole(8, int(v)) for v in value) + _whole(20, _INTS)
 
 
 def _tensor(name: str, array: Any) -> bytes:

@@ -23,7 +23,7 @@ from weft.formats.graphs.wfformat import is_wfformat, machines_of, read_wfformat
 from weft.formats.native.cluster_toml import read_cluster_toml, write_cluster_toml
 from weft.formats.native.weft_json import write_json
 from weft.formats.native.weft_npz import ZIP_MAGIC, read_npz, write_npz
-from weft.formats.native.weft_schema import decode, encode
+from weft.formats.native.weft_schema import CODECS, decode, encode
 from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import decode_text, parse_json, read_bytes, suffix_of
 from weft.formats.traces.chrome_events import is_chrome, read_chrome
@@ -42,14 +42,7 @@ from weft.model import Cluster, Problem, Schedule, Trace, Workflow, Workload
 
 Savable = Problem | Workflow | Cluster | Workload | Schedule | Trace
 
-NOUNS: dict[type, str] = {
-    Problem: "problem",
-    Workflow: "workflow",
-    Cluster: "cluster",
-    Workload: "workload",
-    Schedule: "schedule",
-    Trace: "trace",
-}
+NOUNS: dict[type, str] = {kind: word for kind, (word, _, _) in CODECS.items()}
 """Objects that weft saves, and what they are called."""
 
 SYNTAX = {

@@ -105,18 +105,16 @@ class _Tokens:
 
     def expect(self, mark: str) -> None:
         if not self.take(mark):
-            raise InvalidInput(
-                f"line {self.line}: '{mark}' was expected, "
-                f"{shown(self.text) if self.text else 'the end of the file'} found"
-            )
+            raise self._unexpected(f"'{mark}'")
 
     def word(self) -> str:
         if self.is_mark:
-            raise InvalidInput(
-                f"line {self.line}: a name was expected, "
-                f"{shown(self.text) if self.text else 'the end of the file'} found"
-            )
+            raise self._unexpected("a name")
         return self.next()
+
+    def _unexpected(self, wanted: str) -> InvalidInput:
+        found = shown(self.text) if self.text else "the end of the file"
+        return InvalidInput(f"line {self.line}: {wanted} was expected, {found} found")
 
 
 def read_dot(text: str, *, name: str) -> Workflow:
@@ -151,7 +149,7 @@ def read_dot(text: str, *, name: str) -> Workflow:
         cores=whole_cores(
             np.array(
                 [
-                    _plain(row.get("cores", "1"), f"cores of task '{t}'")
+                    quantity(row.get("cores", "1"), "number", f"cores of task '{t}'")
                     for t, row in graph.nodes.items()
                 ],
                 float,
@@ -233,8 +231,8 @@ def _statement(tokens: _Tokens, graph: _Graph, defaults: tuple[Attributes, Attri
     while tokens.take("->"):
         if tokens.is_mark and tokens.text == "{":
             raise InvalidInput(
-                f"line {tokens.line}: an edge to a group of nodes is not read; write one edge a "
-                "node"
+                f"line {tokens.line}: an edge to a group of nodes is not read; write one edge "
+                "per node"
             )
         chain.append(_node(tokens.word(), tokens))
     given = _attributes(tokens)
@@ -264,10 +262,6 @@ def _attributes(tokens: _Tokens) -> Attributes:
     return made
 
 
-def _plain(text: str, what: str) -> float:
-    return quantity(text, "work per second", what)
-
-
 def _with_costs(nodes: dict[str, Attributes]) -> list[str]:
     return [task for task, row in nodes.items() if "work" in row or "durations" in row]
 
@@ -284,7 +278,10 @@ def _work(nodes: dict[str, Attributes]) -> np.ndarray:
             f"task '{missing}' has no work, while task '{given[0]}' has; give it to all or to none"
         )
     return np.array(
-        [_plain(row.get("work", "0"), f"work of task '{task}'") for task, row in nodes.items()],
+        [
+            quantity(row.get("work", "0"), "number", f"work of task '{task}'")
+            for task, row in nodes.items()
+        ],
         float,
     )
 

@@ -92,7 +92,7 @@ def _executions(
         memory[t] = quantity(
             r.raw("memoryInBytes", 0.0), "bytes", f"memoryInBytes of task '{name}'"
         )
-        cores[t] = quantity(r.raw("coreCount", 1), "work per second", f"coreCount of task '{name}'")
+        cores[t] = quantity(r.raw("coreCount", 1), "number", f"coreCount of task '{name}'")
     return work, memory, cores
 
 
@@ -191,7 +191,7 @@ def machines_of(record: Record, workflow: Workflow) -> Cluster | None:
         cores = _cores(row) if "cpu" in row else wanted
         slots = cores if "cpu" in row else 1
         check_devices(len(devices) + slots)
-        memory = quantity(row.raw("memoryInBytes", np.inf), "bytes", row.path("memoryInBytes"))
+        memory = row.quantity("memoryInBytes", "bytes", np.inf)
         own = 1 if "cpu" in row else cores
         devices += [
             Device(f"{node}/{i}", node=node, kind="cpu", cores=own, memory=memory)

@@ -37,7 +37,6 @@ A `[network]` has links that transfers between nodes share: see `formats/native/
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections import Counter
@@ -49,7 +48,7 @@ import numpy as np
 
 from weft.arguments import shown
 from weft.errors import InvalidInput
-from weft.formats.native.network import network_lines, read_network
+from weft.formats.native.network import network_lines, quoted, read_network
 from weft.formats.parsing.limits import MAX_DEPTH, check_cells, check_devices
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record
@@ -140,20 +139,17 @@ def _devices(record: Record) -> Iterator[Device]:
     for r in record.children("devices"):
         r.only(("name", "kind", "node", "throughput", *MACHINE_KEYS, *QUANTITIES, *COUNTS))
         kind = r.text("kind", "device")
-        given = {
-            key: quantity(r.raw(key), unit, r.path(key))
-            for key, unit in QUANTITIES.items()
-            if key in r
-        }
-        given |= {key: _count(r, key) for key in ("cores", "batch") if key in r}
+        given = r.quantities(QUANTITIES)
+        given |= {key: r.count(key) for key in ("cores", "batch") if key in r}
         throughput = {
             k: quantity(v, "work per second", f"{r.path('throughput')}.{k}")
-            for k, v in _throughput(r).items()
+            for k, v in (r.child("throughput").content if "throughput" in r else {}).items()
         }
-        total += _count(r, "count")
+        count = r.count("count", 1)
+        total += count
         check_devices(total)
         base = r.text("name", kind)
-        for _ in range(_count(r, "count")):
+        for _ in range(count):
             i = numbered.get(base, 0)
             numbered[base] = i + 1
             plain = "name" in r and "count" not in r
@@ -176,7 +172,7 @@ def _with_node_prices(nodes: Record, devices: list[Device]) -> list[Device]:
     for node in nodes.content:
         r = nodes.child(node)
         r.only(("price", "capacity"))
-        share[node] = quantity(r.raw("price", 0.0), "money per hour", r.path("price")) / count[node]
+        share[node] = r.quantity("price", "money per hour", 0.0) / count[node]
     return [replace(d, price=d.price + share.get(d.node, 0.0)) for d in devices]
 
 
@@ -186,7 +182,7 @@ def _capacities(record: Record) -> dict[str, dict[str, float]]:
     for node in record.child("nodes").content if "nodes" in record else ():
         r = record.child("nodes").child(node)
         for what, amount in r.child("capacity").content.items() if "capacity" in r else ():
-            unit = "bytes" if what == "memory" else "work per second"  # without units
+            unit = "bytes" if what == "memory" else "number"
             path = f"{r.path('capacity')}.{what}"
             found.setdefault(what, {})[node] = quantity(amount, unit, path)
     return found
@@ -219,8 +215,8 @@ def read_batch_curve(r: Record) -> dict[str, Curve]:
 def _curve(value: object, path: str) -> Curve:
     if isinstance(value, list):
         check_cells(len(value), f"{path} of {len(value)} numbers")
-        return [quantity(x, "work per second", f"{path}[{i}]") for i, x in enumerate(value)]
-    number = quantity(value, "work per second", path)  # a dimension without units
+        return [quantity(x, "number", f"{path}[{i}]") for i, x in enumerate(value)]
+    number = quantity(value, "number", path)
     if not 0.0 <= number < np.inf:
         raise InvalidInput(f"{path} is {number:g}; it must be a finite number, zero or more")
     return number
@@ -228,40 +224,25 @@ def _curve(value: object, path: str) -> Curve:
 
 def read_setup(r: Record) -> dict[str, Any]:
     """Return the set-up, cache and switch of a device, as far as they are given."""
-    units = {"cache": "bytes", "switch": "seconds"}
-    given: dict[str, Any] = {
-        key: quantity(r.raw(key), unit, r.path(key)) for key, unit in units.items() if key in r
-    }
+    given: dict[str, Any] = {**r.quantities({"cache": "bytes", "switch": "seconds"})}
     if "setup" not in r:
         return given
     if not isinstance(r.raw("setup"), dict):
-        seconds = quantity(r.raw("setup"), "seconds", r.path("setup"))
-        return given | {"setup": {ANY_KIND: Setup(seconds)}}
+        return given | {"setup": {ANY_KIND: Setup(r.quantity("setup", "seconds"))}}
     table = r.child("setup")
     return given | {"setup": {kind: _setup_of(table, kind) for kind in table.content}}
 
 
 def _setup_of(table: Record, kind: str) -> Setup:
     if not isinstance(table.raw(kind), dict):
-        return Setup(quantity(table.raw(kind), "seconds", table.path(kind)))
+        return Setup(table.quantity(kind, "seconds"))
     r = table.child(kind)
     r.only(("time", "memory", "pinned"))
     return Setup(
-        quantity(r.raw("time"), "seconds", r.path("time")),
-        quantity(r.raw("memory", 0.0), "bytes", r.path("memory")),
+        r.quantity("time", "seconds"),
+        r.quantity("memory", "bytes", 0.0),
         r.flag("pinned", default=False),
     )
-
-
-def _throughput(r: Record) -> dict[str, Any]:
-    return r.child("throughput").content if "throughput" in r else {}
-
-
-def _count(r: Record, key: str) -> int:
-    value = r.raw(key, 1)
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**53:
-        raise InvalidInput(f"{r.path(key)} is {shown(value)}; it must be a whole number, 1 or more")
-    return value
 
 
 def _links(record: Record) -> tuple[Links, dict[str, FloatArray]]:
@@ -280,7 +261,7 @@ def _links(record: Record) -> tuple[Links, dict[str, FloatArray]]:
                 )
             matrices[key] = _matrix(r, key, unit)
         else:
-            numbers[key] = quantity(r.raw(key), unit, r.path(key))
+            numbers[key] = r.quantity(key, unit)
     return Links(**numbers), matrices
 
 
@@ -301,7 +282,7 @@ def _matrix(r: Record, key: str, unit: str) -> FloatArray:
 
 def write_cluster_toml(cluster: Cluster) -> bytes:
     """Return the TOML text of a cluster; reading it gives the same cluster, bit for bit."""
-    lines = [f"name = {_quoted(cluster.name)}", "", "[links]"]
+    lines = [f"name = {quoted(cluster.name)}", "", "[links]"]
     for key in ("bandwidth", "latency"):
         lines += _link_lines(
             key,
@@ -313,10 +294,10 @@ def write_cluster_toml(cluster: Cluster) -> bytes:
         lines += ["", "[[devices]]", *_device_lines(cluster, d)]
     for i, node in enumerate(cluster.node_names):
         limits = [
-            f"{_quoted(k)} = {float(v[i])!r}" for k, v in cluster.capacity.items() if v[i] < np.inf
+            f"{quoted(k)} = {float(v[i])!r}" for k, v in cluster.capacity.items() if v[i] < np.inf
         ]
         if limits:
-            lines += ["", f"[nodes.{_quoted(node)}]", f"capacity = {{{', '.join(limits)}}}"]
+            lines += ["", f"[nodes.{quoted(node)}]", f"capacity = {{{', '.join(limits)}}}"]
     if cluster.network is not None:
         lines += network_lines(cluster.network)
     return ("\n".join(lines) + "\n").encode("utf-8")
@@ -335,24 +316,24 @@ def _link_lines(key: str, matrix: FloatArray, node: FloatArray, *, routed: bool)
 
 def _device_lines(c: Cluster, d: int) -> list[str]:
     lines = [
-        f"{key} = {_quoted(values[d])}"
+        f"{key} = {quoted(values[d])}"
         for key, values in (("name", c.names), ("kind", c.kinds), ("node", c.nodes))
     ]
     lines += [f"{key} = {float(getattr(c, key)[d])!r}" for key in QUANTITIES]
     lines += [f"{key} = {int(getattr(c, key)[d])}" for key in ("cores", "batch")]
     rates = [
-        f"{_quoted(k)} = {float(v[d])!r}" for k, v in c.throughput.items() if not np.isnan(v[d])
+        f"{quoted(k)} = {float(v[d])!r}" for k, v in c.throughput.items() if not np.isnan(v[d])
     ]
     lines += [f"throughput = {{{', '.join(rates)}}}"] if rates else []
     size = int(c.batch[d])
-    curves = [f"{_quoted(k)} = {v[d, :size].tolist()!r}" for k, v in c.batch_curve.items()]
+    curves = [f"{quoted(k)} = {v[d, :size].tolist()!r}" for k, v in c.batch_curve.items()]
     lines += [f"batch_curve = {{{', '.join(curves)}}}"] if curves else []
     return lines + _setup_lines(c, d)
 
 
 def _setup_lines(c: Cluster, d: int) -> list[str]:
     rows = [
-        f"{_quoted(kind)} = {{time = {seconds!r}, memory = {memory!r}, "
+        f"{quoted(kind)} = {{time = {seconds!r}, memory = {memory!r}, "
         f"pinned = {'true' if pinned else 'false'}}}"
         for kind, table in c.setup.items()
         for seconds, memory, pinned in [table[d].tolist()]
@@ -360,7 +341,3 @@ def _setup_lines(c: Cluster, d: int) -> list[str]:
     lines = [f"setup = {{{', '.join(rows)}}}"] if rows else []
     lines += [f"cache = {float(c.cache[d])!r}"] if c.cache[d] < np.inf else []
     return lines + ([f"switch = {float(c.switch[d])!r}"] if c.switch[d] > 0 else [])
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

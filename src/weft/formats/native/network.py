@@ -31,7 +31,6 @@ import numpy as np
 
 from weft.errors import InvalidInput
 from weft.formats.parsing.limits import LINK_TABLES, check_cells
-from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record
 from weft.model import Port, Topology, Trunk
 from weft.model.columns import floats
@@ -46,7 +45,7 @@ def read_network(r: Record) -> Topology:
     ports: dict[str, Port] = {}
     for p in r.children("ports"):
         p.only(("nodes", "switch", *PORT))
-        given = {k: quantity(p.raw(k), unit, p.path(k)) for k, unit in PORT.items() if k in p}
+        given = p.quantities(PORT)
         for node in p.strings("nodes"):
             if node in ports:
                 raise InvalidInput(f"{p.path('nodes')}: node '{node}' has a port already")
@@ -59,7 +58,7 @@ def read_network(r: Record) -> Topology:
 
 def _trunk(t: Record, ports: dict[str, Port]) -> Trunk:
     t.only(("between", "oversubscription", *TRUNK))
-    given = {k: quantity(t.raw(k), unit, t.path(k)) for k, unit in TRUNK.items() if k in t}
+    given = t.quantities(TRUNK)
     ends = t.strings("between")
     if len(ends) != 2:
         raise InvalidInput(f"{t.path('between')} has {len(ends)} names; give two switches")
@@ -68,23 +67,22 @@ def _trunk(t: Record, ports: dict[str, Port]) -> Trunk:
             f"{t.path('bandwidth')}: give the bandwidth of a trunk or its oversubscription"
         )
     if "oversubscription" in t:
-        path = t.path("oversubscription")
-        over = quantity(t.raw("oversubscription"), "work per second", path)  # without units
+        over = t.quantity("oversubscription", "number")
         if not over > 0:
-            raise InvalidInput(f"{path} is {over:g}; it must be above zero")
+            raise InvalidInput(f"{t.path('oversubscription')} is {over:g}; it must be above zero")
         given["bandwidth"] = sum(p.up for p in ports.values() if p.switch == ends[0]) / over
     return Trunk(ends[0], ends[1], given["bandwidth"], given.get("latency", 0.0))
 
 
 def network_lines(network: Topology) -> list[str]:
     """Return the lines of a cluster file."""
-    lines = ["", "[network]", f"sharing = {_quoted(network.sharing)}"]
+    lines = ["", "[network]", f"sharing = {quoted(network.sharing)}"]
     for node, p in network.ports.items():
-        lines += ["", "[[network.ports]]", f"nodes = [{_quoted(node)}]"]
+        lines += ["", "[[network.ports]]", f"nodes = [{quoted(node)}]"]
         lines += [f"{key} = {float(getattr(p, key))!r}" for key in PORT]
-        lines += [f"switch = {_quoted(p.switch)}"]
+        lines += [f"switch = {quoted(p.switch)}"]
     for t in network.trunks:
-        lines += ["", "[[network.trunks]]", f"between = [{_quoted(t.one)}, {_quoted(t.other)}]"]
+        lines += ["", "[[network.trunks]]", f"between = [{quoted(t.one)}, {quoted(t.other)}]"]
         lines += [f"{key} = {float(getattr(t, key))!r}" for key in TRUNK]
     return lines
 
@@ -123,5 +121,6 @@ def _column(r: Record, key: str, count: int) -> list[float]:
     return made
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return a text as a string of TOML."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

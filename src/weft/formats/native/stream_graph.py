@@ -11,7 +11,6 @@ import numpy as np
 from weft.arguments import shown
 from weft.errors import InvalidInput, UnknownName
 from weft.formats.parsing.limits import check_cells
-from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record
 from weft.model import Workflow, WorkflowBuilder
 from weft.model.conditional_stream import ProbabilityDrift
@@ -39,8 +38,8 @@ def read_graph(
     for r in tasks:
         r.only(("name", "time", "then", "kind", "memory", "output", "repeat"))
         by_unit = _times(r, units)
-        memory = quantity(r.raw("memory", 0.0), "bytes", r.path("memory"))
-        output[r.text("name")] = quantity(r.raw("output", 0.0), "bytes", r.path("output"))
+        memory = r.quantity("memory", "bytes", 0.0)
+        output[r.text("name")] = r.quantity("output", "bytes", 0.0)
         for name in _rounds(r):
             builder.task(
                 name,
@@ -64,7 +63,7 @@ def _rounds(r: Record) -> list[str]:
     most = 1
     if "repeat" in r:
         r.child("repeat").only(("most", "again"))
-        most = read_count(r.child("repeat"), "most")
+        most = r.child("repeat").count("most")
     if most > MOST_ROUNDS:
         raise InvalidInput(f"task '{name}' repeats {most} times; at most {MOST_ROUNDS} are read")
     return [name, *(f"{name}~{k}" for k in range(2, most + 1))]
@@ -76,7 +75,7 @@ def _repeat(
     """Add the edges of a task that always follow, and the choices between its rounds."""
     names, drift = _rounds(r), []
     for this, following in pairwise(names):
-        again = read_number(r.child("repeat").raw("again"), f"{r.path('repeat')}.again")
+        again = r.child("repeat").quantity("again", "number")
         if not 0.0 <= again <= 1.0:
             raise InvalidInput(f"{r.path('repeat')}.again is {again:g}; it must be 0 to 1")
         builder.choice(this, {"again": again, "done": 1.0 - again})
@@ -101,7 +100,7 @@ def _times(r: Record, units: dict[str, float]) -> dict[str, float]:
 
 
 def _time(r: Record, key: str = "time") -> float:
-    seconds = quantity(r.raw(key), "seconds", r.path(key))
+    seconds = r.quantity(key, "seconds")
     if not 0 <= seconds < np.inf:
         raise InvalidInput(f"{r.path(key)} is {seconds}; it must be a finite time, zero or more")
     return seconds
@@ -146,10 +145,8 @@ def _choice(
                 f"{step.path('branches')} must have the branches {', '.join(branches)}"
             )
         rows.append([share[label] for label in branches])
-        times.append(quantity(step.raw("time"), "seconds", step.path("time")))
-    limits = {
-        key: read_number(r.raw(key), r.path(key)) for key in ("spread", "low", "high") if key in r
-    }
+        times.append(step.quantity("time", "seconds"))
+    limits = r.quantities(dict.fromkeys(("spread", "low", "high"), "number"))
     return ProbabilityDrift(change, np.array(rows, float), np.array(times, float), **limits)
 
 
@@ -160,10 +157,8 @@ def _targets(value: object, where: str) -> list[str]:
 
 
 def _branches(r: Record) -> dict[str, float]:
-    content = r.child("branches").content
-    share = {
-        str(label): read_number(p, f"{r.path('branches')}.{label}") for label, p in content.items()
-    }
+    given = r.child("branches")
+    share = {str(label): given.quantity(label, "number") for label in given.content}
     total = sum(share.values())
     if not share or not all(p >= 0 for p in share.values()) or abs(total - 1.0) > 1e-9:
         raise InvalidInput(
@@ -192,19 +187,6 @@ def refuse_unreachable(workflow: Workflow, starts: list[str]) -> None:
     for start in starts:
         if workflow.pred_ptr[names.index(start) + 1] > workflow.pred_ptr[names.index(start)]:
             raise InvalidInput(f"a job begins with task '{start}', so no other task may lead to it")
-
-
-def read_number(value: object, what: str) -> float:
-    """Return a number without a unit."""
-    return quantity(value, "work per second", what)  # a dimension without units
-
-
-def read_count(r: Record, key: str, default: int | None = None) -> int:
-    """Return a whole number, 1 or more."""
-    value = r.raw(key) if default is None else r.raw(key, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
-        raise InvalidInput(f"{r.path(key)} is {shown(value)}; it must be a whole number, 1 or more")
-    return value
 
 
 def read_list(r: Record, key: str, default: list[Any]) -> list[Any]:

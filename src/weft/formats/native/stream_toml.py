@@ -64,14 +64,7 @@ import numpy as np
 from weft.errors import InvalidInput, UnknownName
 from weft.formats.native.cluster_toml import MACHINE_KEYS, parse_toml, read_batch_curve, read_setup
 from weft.formats.native.network import read_network
-from weft.formats.native.stream_graph import (
-    read_count,
-    read_graph,
-    read_list,
-    read_names,
-    read_number,
-    refuse_unreachable,
-)
+from weft.formats.native.stream_graph import read_graph, read_list, read_names, refuse_unreachable
 from weft.formats.parsing.limits import check_devices
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record
@@ -188,12 +181,12 @@ def _stream(record: Record, shared: Record, title: str, units: Cluster) -> Condi
         problem=Problem.bind(workflow, units),
         arrivals=_arrivals(record),
         drift=tuple(drift),
-        jobs=read_count(record, "jobs", 1000),
+        jobs=record.count("jobs", 1000),
         watched=tuple(watched),
-        tick=quantity(shared.raw("tick", 1.0), "seconds", "tick"),
+        tick=shared.quantity("tick", "seconds", 1.0),
         name=title,
-        deadline=quantity(record.raw("deadline", np.inf), "seconds", record.path("deadline")),
-        priority=read_number(record.raw("priority", 0.0), record.path("priority")),
+        deadline=record.quantity("deadline", "seconds", np.inf),
+        priority=record.quantity("priority", "number", 0.0),
     )
 
 
@@ -212,10 +205,8 @@ def _arrivals(record: Record) -> Arrivals:
         quantity(t, "seconds", f"{r.path('times')}[{i}]")
         for i, t in enumerate(read_list(r, "times", []))
     )
-    gap = quantity(r.raw("gap", 0.0 if process == "trace" else 1.0), "seconds", r.path("gap"))
-    return Arrivals(
-        process, gap, quantity(r.raw("deviation", 0.0), "seconds", r.path("deviation")), times
-    )
+    gap = r.quantity("gap", "seconds", 0.0 if process == "trace" else 1.0)
+    return Arrivals(process, gap, r.quantity("deviation", "seconds", 0.0), times)
 
 
 def _unit_rows(record: Record) -> dict[str, float]:
@@ -233,7 +224,7 @@ def _unit_rows(record: Record) -> dict[str, float]:
 
 
 def _coefficient(r: Record) -> float:
-    found = read_number(r.raw("coefficient", 1.0), r.path("coefficient"))
+    found = r.quantity("coefficient", "number", 1.0)
     if not 0 < found < np.inf:
         raise InvalidInput(
             f"{r.path('coefficient')} is {found}; it must be a finite number above zero"
@@ -258,16 +249,16 @@ def _units(record: Record, title: str) -> Cluster:
     devices: list[Device] = []
     for r in record.children("units"):
         r.only(("name", "count", "coefficient", "batch", "memory", "node", *MACHINE_KEYS))
-        name, count = r.text("name"), read_count(r, "count", 1)
+        name, count = r.text("name"), r.count("count", 1)
         if "batch" not in r:
             raise InvalidInput(
                 f"unit '{name}' has no batch; give the number of tasks of one kind that it "
                 "takes at once (1: one at a time)"
             )
-        memory = quantity(r.raw("memory", np.inf), "bytes", r.path("memory"))
+        memory = r.quantity("memory", "bytes", np.inf)
         coefficient = _coefficient(r)
         check_devices(len(devices) + count)
-        batch = read_count(r, "batch")
+        batch = r.count("batch")
         curves = {k: _continued(c, batch) for k, c in read_batch_curve(r).items()}
         machine = {"memory": memory, "batch_curve": curves, **read_setup(r)}
         for i in range(count):
@@ -287,8 +278,8 @@ def _units(record: Record, title: str) -> Cluster:
         r = record.child("links")
         r.only(("bandwidth", "latency"))
         links = Links(
-            quantity(r.raw("bandwidth", np.inf), "bytes per second", r.path("bandwidth")),
-            quantity(r.raw("latency", 0.0), "seconds", r.path("latency")),
+            r.quantity("bandwidth", "bytes per second", np.inf),
+            r.quantity("latency", "seconds", 0.0),
         )
     network = read_network(record.child("network")) if "network" in record else None
     return Cluster.of(devices, links, name=title, network=network)

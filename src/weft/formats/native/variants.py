@@ -69,7 +69,7 @@ def _variant(row: Record) -> Variant:
     )
 
 
-def _number(row: Record, key: str, unit: str = "work per second") -> float | None:
+def _number(row: Record, key: str, unit: str = "number") -> float | None:
     """Return a number, which NPZ files hold as an array; None: there is none."""
     if key not in row:
         return None

@@ -30,29 +30,20 @@ from weft.model import (
 from weft.model.columns import FloatArray, floats, frozen, integers
 from weft.model.validation import unique_names
 
+WORKFLOW_KEYS = (
+    *("name", "names", "work", "kinds", "kind", "memory", "cores", "src", "dst", "data"),
+    *("need_names", "needs", "duration_devices", "durations", "choices", "variants"),
+)
+CLUSTER_KEYS = (
+    *("name", "names", "kinds", "nodes", "speed", *CLUSTER_FLOATS, "cores", "batch"),
+    *("bandwidth", "latency", "throughput_kinds", "throughput", "curve_kinds", "curves"),
+    *("capacity_names", "capacity", "network", "setup_kinds", "setup", "cache", "switch"),
+)
+
 
 def decode_workflow(r: Record) -> Workflow:
     """Return the workflow of a record."""
-    r.only(
-        (
-            "name",
-            "names",
-            "work",
-            "kinds",
-            "kind",
-            "memory",
-            "cores",
-            "src",
-            "dst",
-            "data",
-            "need_names",
-            "needs",
-            "duration_devices",
-            "durations",
-            "choices",
-            "variants",
-        )
-    )
+    r.only(WORKFLOW_KEYS)
     work, src = np.atleast_1d(r.floats("work")), np.atleast_1d(r.integers("src", []))
     check_graph(len(work), len(src))
     return Workflow(
@@ -68,13 +59,9 @@ def decode_workflow(r: Record) -> Workflow:
         data=r.floats("data", 0.0),
         needs=r.table("need_names", "needs"),
         durations=r.table("duration_devices", "durations"),
-        choices=_choices(r),
         variants=read_variants(r.children("variants")) if "variants" in r else {},
+        **({"choices": _decode_choices(r.child("choices"))} if "choices" in r else {}),
     )
-
-
-def _choices(record: Record) -> Any:
-    return _decode_choices(record.child("choices")) if "choices" in record else None
 
 
 def _decode_choices(r: Record) -> Choices:
@@ -110,29 +97,7 @@ def _decode_choices(r: Record) -> Choices:
 def decode_cluster(r: Record) -> Cluster:
     """Return the cluster of a record."""
     columns = ("names", "kinds", "nodes")
-    r.only(
-        (
-            "name",
-            *columns,
-            "speed",
-            *CLUSTER_FLOATS,
-            "cores",
-            "batch",
-            "bandwidth",
-            "latency",
-            "throughput_kinds",
-            "throughput",
-            "curve_kinds",
-            "curves",
-            "capacity_names",
-            "capacity",
-            "network",
-            "setup_kinds",
-            "setup",
-            "cache",
-            "switch",
-        )
-    )
+    r.only(CLUSTER_KEYS)
     given: dict[str, Any] = {key: tuple(r.strings(key)) for key in columns if key in r}
     given |= {key: r.floats(key) for key in (*CLUSTER_FLOATS, "cache", "switch") if key in r}
     given |= {key: r.integers(key) for key in ("cores", "batch") if key in r}

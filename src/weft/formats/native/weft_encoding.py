@@ -49,13 +49,8 @@ def encode_workflow(w: Workflow) -> dict[str, Any]:
         "cores": _compact(w.cores),
     }
     made |= {"src": w.src, "dst": w.dst, "data": _compact(w.data)}
-    if w.needs:
-        made |= {"need_names": list(w.needs), "needs": np.stack(list(w.needs.values()))}
-    if w.durations:
-        made |= {
-            "duration_devices": list(w.durations),
-            "durations": np.stack(list(w.durations.values())),
-        }
+    made |= _table("need_names", "needs", w.needs)
+    made |= _table("duration_devices", "durations", w.durations)
     if w.variants:
         made["variants"] = [
             {"of": of, **_encode_variant(way)} for of, ways in w.variants.items() for way in ways
@@ -78,28 +73,12 @@ def encode_cluster(c: Cluster) -> dict[str, Any]:
     }
     made |= {key: _compact(getattr(c, key)) for key in (*CLUSTER_FLOATS, "cores", "batch")}
     made |= {key: _compact_links(getattr(c, key)) for key in ("bandwidth", "latency")}
-    if c.throughput:
-        made |= {
-            "throughput_kinds": list(c.throughput),
-            "throughput": np.stack(list(c.throughput.values())),
-        }
-    if c.capacity:
-        made |= {
-            "capacity_names": list(c.capacity),
-            "capacity": np.stack(list(c.capacity.values())),
-        }
-    if c.batch_curve:
-        made |= {
-            "curve_kinds": list(c.batch_curve),
-            "curves": np.stack([v.reshape(-1) for v in c.batch_curve.values()]),
-        }
+    made |= _table("throughput_kinds", "throughput", c.throughput)
+    made |= _table("capacity_names", "capacity", c.capacity)
+    made |= _table("curve_kinds", "curves", c.batch_curve)
     if c.network is not None:
         made["network"] = encode_network(c.network)
-    if c.setup:
-        made |= {
-            "setup_kinds": list(c.setup),
-            "setup": np.stack([v.reshape(-1) for v in c.setup.values()]),
-        }
+    made |= _table("setup_kinds", "setup", c.setup)
     if np.isfinite(c.cache).any() or c.switch.any():
         made |= {key: _compact(getattr(c, key)) for key in ("cache", "switch")}
     return made
@@ -156,8 +135,15 @@ def encode_trace(t: Trace) -> dict[str, Any]:
     }
 
 
+def _table(names: str, values: str, rows: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """Return the names of rows and the rows, each as one line of numbers; nothing without rows."""
+    if not rows:
+        return {}
+    return {names: list(rows), values: np.stack([row.reshape(-1) for row in rows.values()])}
+
+
 def _compact(column: NDArray[Any]) -> NDArray[Any]:
-    """Return one number if all links are equal; the diagonal is implied."""
+    """Return one number if all entries are equal."""
     if (
         column.size == 0
         or np.isnan(column.flat[0])
@@ -168,7 +154,7 @@ def _compact(column: NDArray[Any]) -> NDArray[Any]:
 
 
 def _compact_links(matrix: NDArray[Any]) -> NDArray[Any]:
-    """One number where all links are alike; the diagonal follows by itself."""
+    """Return one number if all links are equal; the diagonal is implied."""
     between = matrix[~np.eye(len(matrix), dtype=bool)]
     compact = _compact(between) if between.size else matrix[0, 0]
     return np.asarray(compact) if np.ndim(compact) == 0 else matrix

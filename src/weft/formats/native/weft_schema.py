@@ -47,7 +47,7 @@ from weft.formats.native.weft_encoding import (
 from weft.formats.parsing.record import Record
 from weft.model import Cluster, Problem, Schedule, Trace, Workflow, Workload
 
-_CODECS: dict[type, tuple[str, Any, Any]] = {
+CODECS: dict[type, tuple[str, Any, Any]] = {
     Problem: ("problem", encode_problem, decode_problem),
     Workflow: ("workflow", encode_workflow, decode_workflow),
     Cluster: ("cluster", encode_cluster, decode_cluster),
@@ -59,19 +59,19 @@ _CODECS: dict[type, tuple[str, Any, Any]] = {
 
 def encode(thing: object) -> dict[str, Any]:
     """Return the nested dict of any object weft can save."""
-    for kind, (word, encoder, _) in _CODECS.items():
+    for kind, (word, encoder, _) in CODECS.items():
         if isinstance(thing, kind):
             return {"format": f"weft-{word}-1", **encoder(thing)}
     raise InvalidInput(
-        f"a {type(thing).__name__} cannot be saved; known: {', '.join(k.__name__ for k in _CODECS)}"
+        f"a {type(thing).__name__} cannot be saved; known: {', '.join(k.__name__ for k in CODECS)}"
     )
 
 
 def decode(record: Record) -> object:
     """Return the object a record describes."""
     wanted = record.text("format")
-    for word, _, decoder in _CODECS.values():
+    for word, _, decoder in CODECS.values():
         if wanted == f"weft-{word}-1":
             return decoder(Record({k: v for k, v in record.content.items() if k != "format"}))
-    known = ", ".join(f"weft-{word}-1" for word, _, _ in _CODECS.values())
+    known = ", ".join(f"weft-{word}-1" for word, _, _ in CODECS.values())
     raise InvalidInput(f"format '{wanted}' is unknown; known: {known}")

@@ -33,9 +33,11 @@ UNITS = {
     "seconds": _SECONDS,
     "watts": {"W": Decimal(1), "mW": Decimal("1e-3"), "kW": Decimal(1000)},
     "work per second": {},
+    "number": {},
     "money per hour": {"/h": Decimal(1), "per hour": Decimal(1)},
 }
-"""Dimension -> unit -> factor. kB is 1000 bytes, KiB 1024; a bit is an eighth of a byte."""
+"""Dimension -> unit -> factor. kB is 1000 bytes, KiB 1024; a bit is an eighth of a byte. A
+"number", such as a share or a count of cores, has no units."""
 
 # Possessive, so that the time is linear in the length of the text.
 _NUMBER = re.compile(r"[+-]?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d{1,3})?")
@@ -72,6 +74,8 @@ def _with_unit(text: str, dimension: str, what: str) -> float:
         raise InvalidInput(f"{what} is {shown(text)}; it must be a number{_example(dimension)}")
     number = match[0]
     units = UNITS[dimension]
+    if unit and not units:
+        raise InvalidInput(f"{what} is {shown(text)}; it must be a number without a unit")
     if unit and unit not in units:
         raise InvalidInput(
             f"{what} is {shown(text)}; {shown(unit)} is no unit of "

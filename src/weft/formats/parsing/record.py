@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from weft.arguments import shown
 from weft.errors import InvalidInput, UnknownName
+from weft.formats.parsing.quantity import quantity
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.validation import unique_names
 from weft.registry import closest
@@ -97,6 +98,30 @@ class Record:
             value = bool(value)
         if not isinstance(value, bool):
             raise InvalidInput(f"{self.path(key)} is {shown(value)}; it must be true or false")
+        return value
+
+    def quantity(self, key: str, dimension: str, default: object = _REQUIRED) -> float:
+        """Return a number, which may have a unit; see `weft.formats.parsing.quantity`."""
+        return quantity(self.raw(key, default), dimension, self.path(key))
+
+    def quantities(self, dimensions: Mapping[str, str]) -> dict[str, float]:
+        """Return the quantities that are given, by key."""
+        return {key: self.quantity(key, what) for key, what in dimensions.items() if key in self}
+
+    def finite(self, key: str, default: object = _REQUIRED) -> float:
+        """Return a finite number of seconds, bytes or the like."""
+        value = self.quantity(key, "seconds", default)
+        if not np.isfinite(value):
+            raise InvalidInput(f"{self.path(key)} is {value:g}; it must be finite")
+        return value
+
+    def count(self, key: str, default: object = _REQUIRED) -> int:
+        """Return a whole number, 1 or more."""
+        value = self.raw(key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
+            raise InvalidInput(
+                f"{self.path(key)} is {shown(value)}; it must be a whole number, 1 or more"
+            )
         return value
 
     def strings(self, key: str, default: Sequence[str] = _REQUIRED) -> list[str]:

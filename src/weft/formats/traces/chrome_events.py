@@ -137,7 +137,7 @@ def _edges(
         phase = event.content.get("ph")
         if phase not in ("s", "f"):
             continue
-        flow, lane, time = json.dumps(event.raw("id", "")), _lane(event), _seconds(event, "ts")
+        flow, lane, time = (json.dumps(event.raw("id", "")), _lane(event), _seconds(event, "ts"))
         if phase == "s":
             arguments = event.content.get("args")
             data = arguments.get("bytes", 0.0) if isinstance(arguments, dict) else 0.0
@@ -168,9 +168,5 @@ def _argument(event: Record, key: str) -> str:
     return valid_text(value, event.path(f"args.{key}")) if isinstance(value, str) else ""
 
 
-def _seconds(event: Record, key: str, default: float | None = None) -> float:
-    value = event.raw(key) if default is None else event.raw(key, default)
-    made = quantity(value, "seconds", event.path(key)) / MICROSECONDS
-    if not math.isfinite(made):
-        raise InvalidInput(f"{event.path(key)} is {made:g}; it must be finite")
-    return made
+def _seconds(event: Record, key: str, *default: float) -> float:
+    return event.finite(key, *default) / MICROSECONDS

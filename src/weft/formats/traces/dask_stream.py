@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +13,6 @@ import numpy as np
 from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.formats.parsing.limits import TASK_CELLS, check_cells
-from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import parse_json
 from weft.formats.traces.recording import MeasuredExecution, Recording
@@ -41,7 +39,7 @@ def read_task_stream(document: list[Any], *, name: str) -> Recording:
 
 def _execution(message: Record) -> MeasuredExecution | None:
     spans = [
-        (_number(r, "start"), _number(r, "stop"))
+        (r.finite("start"), r.finite("stop"))
         for r in message.children("startstops")
         if r.text("action") == "compute"
     ]
@@ -56,17 +54,9 @@ def _execution(message: Record) -> MeasuredExecution | None:
         start=min(start for start, _ in spans),
         host=worker,
         lane=thread if isinstance(thread, str) else shown(thread),
-        output=_number(message, "nbytes", 0.0),
+        output=message.finite("nbytes", 0.0),
         done=message.text("status", "OK") == "OK",
     )
-
-
-def _number(record: Record, key: str, default: float | None = None) -> float:
-    value = record.raw(key) if default is None else record.raw(key, default)
-    made = quantity(value, "seconds", record.path(key))
-    if not math.isfinite(made):
-        raise InvalidInput(f"{record.path(key)} is {made:g}; it must be finite")
-    return made
 
 
 def kind_of(key: str) -> str:
@@ -135,15 +125,15 @@ def _of_columns(columns: dict[str, Any]) -> Iterator[MeasuredExecution]:
     check_cells(TASK_CELLS * count, f"a task stream of {count} rows")
     for i in range(count):
         row = Record({name: cells[i] for name, cells in plain.items()}, f"row {i}")
-        if _number(row, "alpha") < 1:  # transfers, disk and deserialising are pale
+        if row.finite("alpha") < 1:  # transfers, disk and deserialising are pale
             continue
-        seconds = _number(row, "duration") / 1000.0
+        seconds = row.finite("duration") / 1000.0
         key = row.text("key")
         yield MeasuredExecution(
             task=key,
             kind=kind_of(key),
             seconds=seconds,
-            start=_number(row, "start") / 1000.0 - seconds / 2,  # the chart has the middle
+            start=row.finite("start") / 1000.0 - seconds / 2,  # the chart has the middle
             host=row.text("worker"),
             lane=row.text("worker_thread"),
             done=row.content.get("color") != "black",

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-import math
 from pathlib import Path
-from typing import Any
 
 from weft.errors import InvalidInput
 from weft.formats.parsing.limits import TASK_CELLS, check_cells
-from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import decode_text, parse_json, read_bytes
 from weft.formats.traces.cells import Cells, number, table, whole
@@ -88,26 +85,18 @@ def read_metadata(folder: Path) -> Recording:
     for key, records in jobs.items():
         inputs = dict.fromkeys(file for r in records for file in r.strings("input", ()))
         parents = dict.fromkeys(writer[f] for f in inputs if f in writer)
-        start = min(_seconds(r, "starttime") for r in records)
+        start = min(r.finite("starttime") for r in records)
         made.append(
             MeasuredExecution(
                 task=names[key],
                 kind=key[0],
-                seconds=max(_seconds(r, "endtime") for r in records) - start,
+                seconds=max(r.finite("endtime") for r in records) - start,
                 start=start,
                 parents=tuple(names[p] for p in parents if p != key),
             )
         )
     made.sort(key=lambda e: (e.start, e.task))
     return Recording(folder.resolve().name, "Snakemake", tuple(made))
-
-
-def _seconds(record: Record, key: str) -> float:
-    value: Any = record.raw(key)
-    seconds = quantity(value, "seconds", record.path(key))
-    if not math.isfinite(seconds):
-        raise InvalidInput(f"{record.path(key)} is {seconds:g}; it must be finite")
-    return seconds
 
 
 def _output(path: Path, place: Path) -> str:
