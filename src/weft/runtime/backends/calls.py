@@ -122,6 +122,10 @@ class Calls(Generic[P]):
         """Return the functions to load before the clock starts; none if there are too many."""
         return self.functions if len(self.functions) <= PRELOAD_LIMIT else []
 
+    def name(self, instance: int) -> str:
+        """Return the name of the function of an instance."""
+        return name_of(self._calls[instance].function)
+
     def arguments(self, instance: int) -> P:
         """Return the packed arguments of an instance."""
         call = self._calls[instance]

@@ -250,7 +250,9 @@ class RayBackend(ActorBackend):
                 hosts[slot.node] = Host((*devices, slot.device), slot.offset)
         graph = OwnTasks(self._ray, hosts, self._transfers, self._origin)
         calls = self._calls
-        graph.submit(rows, lambda i: (calls.functions[calls.function[i]], calls.arguments(i)))
+        graph.submit(
+            rows, lambda i: (calls.name(i), calls.functions[calls.function[i]], calls.arguments(i))
+        )
         graph.follow(self._lost_some, self._results.__setitem__, on_finish)
         return True
 

@@ -2,6 +2,10 @@
 
 The tasks run in Ray's worker processes, beside the actors of the devices. The node of a task is its
 device; among several devices of a node, one that was free.
+
+Each function of the user is a remote function of its own. Ray queues tasks and leases workers by
+function: if one remote function ran them all, Ray would place them otherwise than the user's own
+remote functions.
 """
 
 from __future__ import annotations
@@ -45,7 +49,9 @@ class OwnTasks:
         self, ray: Any, hosts: Mapping[str, Host], transfers: TransferEstimator, zero: float
     ) -> None:
         self._ray, self._hosts, self._transfers = ray, hosts, transfers
-        self._remote = ray.remote(max_retries=0, num_returns=2)(perform_task)
+        self._remote = ray.remote(max_retries=0, num_returns=2)
+        self._functions: dict[bytes, Any] = {}
+        """Pickle of a function -> the remote function that calls it."""
         self._began = time.perf_counter() - zero
         self._zero = zero
         self._free = {device: 0.0 for host in hosts.values() for device in host.devices}
@@ -54,15 +60,19 @@ class OwnTasks:
         self._ended: dict[int, Finished] = {}
 
     def submit(
-        self, rows: Sequence[PlanRow], call_of: Callable[[int], tuple[bytes, Packed]]
+        self, rows: Sequence[PlanRow], call_of: Callable[[int], tuple[str, bytes, Packed]]
     ) -> None:
-        """Make the calls of all rows; `call_of` gives the function and arguments of an instance.
+        """Make the calls of all rows.
 
-        Ray runs first what was called first.
+        `call_of` gives the name of the function of an instance, its pickle and its arguments. Ray
+        runs first what was called first.
         """
         for row in parents_first(rows):
+            name, function, arguments = call_of(row.instance)
+            if function not in self._functions:
+                self._functions[function] = self._remote(task_of(function, name))
             inputs = [self._values[parent] for parent in row.parents]
-            report, value = self._remote.remote(*call_of(row.instance), *inputs)
+            report, value = self._functions[function].remote(arguments, *inputs)
             self._reports[report], self._values[row.instance] = row, value
 
     def follow(
@@ -87,7 +97,7 @@ class OwnTasks:
                 ):
                     continue
                 del unreported[instance]
-                keep(instance, self._values[instance])
+                keep(instance, self._values.pop(instance))  # Ray drops what nobody refers to
                 on_finish(instance, self._ended.pop(instance))
                 ready.extend(self._ended)
         for ref in self._reports:
@@ -142,6 +152,16 @@ def parents_first(rows: Sequence[PlanRow]) -> list[PlanRow]:
             if row is not None:
                 ordered.append(left.pop(row.instance))
     return ordered
+
+
+def task_of(function: bytes, name: str) -> Callable[..., tuple[Any, Any]]:
+    """Return a function for Ray that runs calls of the pickled one, under its name."""
+
+    def task(arguments: Packed, *inputs: Packed) -> tuple[Any, Any]:
+        return perform_task(function, arguments, *inputs)
+
+    task.__name__ = task.__qualname__ = name
+    return task
 
 
 def perform_task(function: bytes, arguments: Packed, *inputs: Packed) -> tuple[Any, Any]:
