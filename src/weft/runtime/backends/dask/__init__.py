@@ -2,6 +2,7 @@
 
 - `backend`: the backend
 - `local_cluster`: an own cluster on this machine, whose dead workers are replaced
+- `lone_sources`: workers for the first tasks of a graph that Dask places
 - `messages`: messages to workers
 - `outbox`: orders, and results to release, on their way to the scheduler
 - `plan`: a plan as one graph
@@ -14,6 +15,7 @@
 __all__ = [
     "backend",
     "local_cluster",
+    "lone_sources",
     "messages",
     "outbox",
     "plan",

@@ -260,13 +260,14 @@ class DaskBackend(RealBackend):
             return
         lines = self.registry.lines[: self._known]
         graph = self._graph or WholeGraph(
-            self.client, self._messages, lines, self._results, pinned=pinned
+            self.client, self._messages, lines, self._results, self._outbox, pinned=pinned
         )
         self._graph = None
         graph.submit(rows)
         while not graph.done and not any(
             isinstance(event, protocol.DeviceLost) for event in self._events
         ):
+            self._outbox.send()
             try:
                 message = self._inbox.get(timeout=TICK)
             except queue.Empty:
@@ -293,6 +294,7 @@ class DaskBackend(RealBackend):
                 self._graph = graph  # no device waits for those that still run
                 return
         graph.leave()
+        self._outbox.send()
 
     def _resources(self, instance: int, site: WorkerSite) -> dict[str, float]:
         """Return what a task takes of a worker's resources: Dask counts it for others too."""
@@ -325,6 +327,7 @@ class DaskBackend(RealBackend):
         if site.id != message["id"]:
             return
         site.pid, site.offset, site.up = message["pid"], message["offset"], True
+        site.seconds = message["seconds"]
         if self.registry.local is not None:
             self.registry.local.mark_up(site.name)
         for device in site.devices:

@@ -47,6 +47,10 @@ class TaskMessages:
         """Return the functions that workers load before the clock starts."""
         return self._calls.preload()
 
+    def kind(self, instance: int) -> str:
+        """Return the kind of the task of an instance."""
+        return self._kinds[instance]
+
     def key(self, instance: int, name: str) -> str:
         """Return the key of a Dask task; tasks of one kind are one group for Dask."""
         return f"{self._kinds[instance]}-{self.run}-{name}"

@@ -46,7 +46,11 @@ class Outbox:
     def submit(self, order: PackedOrder) -> HeldResult:
         """Add an order; return its result."""
         self._orders.append(order)
-        return HeldResult(order.key, self)
+        return self.held(order.key)
+
+    def held(self, key: str) -> HeldResult:
+        """Return the result of a task that the plugin holds for the run."""
+        return HeldResult(key, self)
 
     def release(self, result: HeldResult) -> None:
         """Add a result that is not needed any more."""

@@ -1,15 +1,23 @@
-"""A plan as one annotated Dask graph: pinned, with priorities, without the driver."""
+"""A plan as one annotated Dask graph: pinned, with priorities, without the driver.
+
+A graph that Dask places itself looks to Dask like the user's own: only the last tasks are asked
+for, and the plugin of the run holds the other results. Dask assigns tasks in another order if all
+of them are asked for, which puts tasks of the beginning on other workers. Workers of unlike speed
+are the exception: `lone_sources` chooses those of the first tasks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import dask
 
 from weft.runtime.backends.dask import plugin as remote
+from weft.runtime.backends.dask.lone_sources import lone_sources
 from weft.runtime.backends.dask.messages import TaskMessages, quietly
+from weft.runtime.backends.dask.outbox import HeldResult, Outbox
 from weft.runtime.backends.dask.results import Results
 from weft.runtime.backends.dask.workers import DeviceThread, WorkerSite
 from weft.runtime.backends.protocol import Finished
@@ -22,6 +30,7 @@ class WholeGraph:
     Parameters
     ----------
     results : finished results, extended by this plan
+    outbox : releases the results that the plugin of the run holds
     pinned : tasks run on the planned worker, in the planned order; False: where Dask likes
     """
 
@@ -31,6 +40,7 @@ class WholeGraph:
         messages: TaskMessages,
         lines: Sequence[DeviceThread],
         results: Results,
+        outbox: Outbox,
         *,
         pinned: bool = True,
     ) -> None:
@@ -38,6 +48,7 @@ class WholeGraph:
         self._client = client
         self._messages = messages
         self._results = results
+        self._outbox = outbox
         self._pinned = pinned
         self._plans = 0
         self._free = [0.0] * len(self.lines)
@@ -45,14 +56,15 @@ class WholeGraph:
         """Instance -> its end."""
         self._rows: dict[str, PlanRow] = {}
         self._futures: dict[str, Any] = {}
-        """Key -> future of a task that has not ended."""
+        """Key -> future or held result of a task that has not ended."""
 
     def submit(self, rows: Sequence[PlanRow]) -> None:
         """Send a plan; tasks that still run for the plan before stay where they are."""
         kept = {self._rows[key].instance: key for key in self._futures}
         self._plans += 1
+        name = "plan" if self._pinned else remote.PLACED_BY_DASK
         sent = {
-            self._messages.key(row.instance, f"plan{self._plans}-{row.instance}"): row
+            self._messages.key(row.instance, f"{name}{self._plans}-{row.instance}"): row
             for row in rows
             if row.instance not in kept
         }
@@ -64,20 +76,29 @@ class WholeGraph:
         size = 0
         for k, (key, row) in enumerate(sent.items()):
             read = [keys.get(i) or futures.get(i) or known[i] for i in row.parents]
-            names = tuple(name if isinstance(name, str) else name.key for name in read)
+            names = tuple(one if isinstance(one, str) else one.key for one in read)
             message_of = self._messages.message_of(row.instance, k, self.lines[row.device], names)
             graph[key] = (remote.perform, replace(message_of, home=""), *read)
             size += len(message_of.arguments)
-        pins = {key: [self.lines[row.device].site.address] for key, row in sent.items()}
-        wishes = {
-            "workers": remote.DeviceTable(pins),
-            "priority": remote.DeviceTable({key: -k for k, key in enumerate(sent)}),
-            "allow_other_workers": True,
-        }
-        with dask.annotate(**(wishes if self._pinned else {})), quietly(size):
-            made = self._client.get(graph, list(sent), sync=False) if sent else []
+        asked = list(sent) if self._pinned else last_of(sent)
+        with dask.annotate(**self._wishes(sent)), quietly(size):
+            made = self._client.get(graph, asked, sync=False) if asked else []
         self._rows |= sent
-        self._futures |= dict(zip(sent, made, strict=True))
+        self._futures |= {key: self._outbox.held(key) for key in sent}
+        self._futures |= dict(zip(asked, made, strict=True))
+
+    def _wishes(self, sent: Mapping[str, PlanRow]) -> dict[str, Any]:
+        """Return the annotations of a graph: worker and rank, or the workers of its sources."""
+        if self._pinned:
+            pins = {key: [self.lines[row.device].site.address] for key, row in sent.items()}
+            ranks = {"priority": remote.DeviceTable({key: -k for k, key in enumerate(sent)})}
+        else:
+            kinds = {key: self._messages.kind(row.instance) for key, row in sent.items()}
+            found = lone_sources(sent, kinds, self.lines)
+            pins = {key: [found[key]] if key in found else [] for key in sent if found}
+            ranks = {}
+        wishes = {"workers": remote.DeviceTable(pins), **ranks, "allow_other_workers": True}
+        return wishes if pins else {}
 
     @property
     def done(self) -> bool:
@@ -95,7 +116,9 @@ class WholeGraph:
         """Record the end of a task; return it with plausible times and device."""
         placed = self._placed(row, site, event)
         self._free[placed.device] = self._ended[row.instance] = placed.finish
-        self._results[row.instance] = self._futures.pop(key)
+        result = self._results[row.instance] = self._futures.pop(key)
+        if isinstance(result, HeldResult):
+            result.size = event.data[0]
         return placed
 
     def wind_up(self) -> None:
@@ -129,3 +152,15 @@ class WholeGraph:
         )
         start = max(begin, self._free[threads[0]])
         return replace(event, device=threads[0], start=start, finish=max(event.finish, start))
+
+
+def last_of(rows: Mapping[str, PlanRow]) -> list[str]:
+    """Return the keys of the tasks whose results no other task reads.
+
+    Examples
+    --------
+    >>> last_of({"a": PlanRow(0, 0, ()), "b": PlanRow(1, 0, (0,)), "c": PlanRow(2, 0, (0,))})
+    ['b', 'c']
+    """
+    read = {parent for row in rows.values() for parent in row.parents}
+    return [key for key, row in rows.items() if row.instance not in read]

@@ -13,7 +13,7 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -32,6 +32,12 @@ NOTED_FROM = 4096
 
 PREFETCHED_FROM = 65536
 """Smallest result in bytes that moves before all inputs of its reader exist."""
+
+PLACED_BY_DASK = "own"
+"""How the names of tasks begin that Dask places, and whose results the run holds."""
+
+SOME_WORK = 150_000
+"""Steps of a loop that takes about 10 ms of a processor core."""
 
 QUICK = 0.001
 """Seconds for which messages are batched during a run."""
@@ -244,13 +250,26 @@ def given(data: bytes) -> Any:
     return pickle.loads(data)
 
 
-def handshake(functions: Sequence[bytes], cores: Sequence[int]) -> int:
-    """Preload functions and pin cores; return the process id."""
+def handshake(functions: Sequence[bytes], cores: Sequence[int]) -> dict[str, Any]:
+    """Preload functions and pin cores; return the process id and the seconds of some work."""
     for data in functions:
         _function(data)
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
-    return os.getpid()
+    return {"pid": os.getpid(), "seconds": work_seconds()}
+
+
+@lru_cache(maxsize=1)
+def work_seconds() -> float:
+    """Return the seconds that this process takes for a small piece of work, measured once.
+
+    It is some milliseconds of computing: longer than the share of a period that a processor quota
+    grants at once.
+    """
+    begin, total = time.perf_counter(), 0
+    for number in range(SOME_WORK):
+        total += number * number
+    return time.perf_counter() - begin
 
 
 async def drop(run: str, number: int, before: int) -> None:
@@ -343,6 +362,14 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
             spans.observe_tasks(new, code=(), span_metadata={"collections": []})
         self.scheduler.client_desires_keys(keys=list(recommended), client=self.run)
         self.scheduler.transitions(recommended, f"weft-orders-{time.time()}")
+
+    def update_graph(
+        self, scheduler: Any, *, keys: Collection[Any], tasks: Sequence[Any], **_: Any
+    ) -> None:
+        """Hold the results of a graph that Dask places; its client asks for the last ones only."""
+        name = f"-{self.run}-{PLACED_BY_DASK}"
+        held = [k for k in tasks if isinstance(k, str) and name in k and k not in keys]
+        scheduler.client_desires_keys(keys=held, client=self.run)
 
     def transition(self, key: Any, start: str, finish: str, *_: Any, **facts: Any) -> None:
         """Report a task that is done or failed."""

@@ -55,6 +55,8 @@ class WorkerSite:
     pid: int = 0
     offset: float = 0.0
     """Its clock when the driver's clock shows zero."""
+    seconds: float = 0.0
+    """How long it takes for a small piece of work; 0: not measured."""
     up: bool = False
     dead: str = ""
     """Id of the worker that was lost here last."""
@@ -379,7 +381,7 @@ class WorkerRegistry:
         functions = self._functions()
         inbox, address, run = self.inbox, [site.address], self.client.run
         try:
-            (pid,) = run(remote.handshake, functions, site.cores, workers=address).values()
+            (greeting,) = run(remote.handshake, functions, site.cores, workers=address).values()
             rounds = []
             for _ in range(3):
                 sent = time.perf_counter()
@@ -391,7 +393,7 @@ class WorkerRegistry:
         spread, offset = min(rounds)
         # Processes of one machine share a clock; smaller differences are round-trip noise.
         clock = 0.0 if abs(offset) <= spread else offset
-        inbox.put({"word": "ready", "site": site, "id": name, "pid": pid, "offset": clock})
+        inbox.put({"word": "ready", "site": site, "id": name, "offset": clock, **greeting})
 
 
 def join_present(
