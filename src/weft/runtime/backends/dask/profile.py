@@ -1,7 +1,8 @@
 """Measured links and speeds of a Dask cluster: `weft profile --cluster`.
 
 A worker fetches a block of random bytes from each other worker, one pair at a time, over the
-connections that results take. So the rates include what serialisation and slow processors cost.
+connections that results take. The block is an array, which the receiver uses where it was read to;
+of other results it makes a copy, which takes a slow processor longer than the link.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def _measured(
     taken: list[float] = []
 
     def fetch(size: int) -> float:
-        block = client.submit(os.urandom, size, workers=[source], pure=False)
+        block = client.submit(random_block, size, workers=[source], pure=False)
         with client.as_current():
             wait(block)
         (seconds,) = client.run(fetch_block, block.key, source, workers=[target]).values()
@@ -166,6 +167,11 @@ def _measured(
 
 
 # -- on the workers -----------------------------------------------------------
+
+
+def random_block(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Make a block of as many bytes, which no compression makes smaller."""
+    return np.frombuffer(os.urandom(size), np.uint8)
 
 
 async def fetch_block(key: str, source: str, dask_worker: Any) -> float:
