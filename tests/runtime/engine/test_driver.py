@@ -23,7 +23,7 @@ from weft.runtime.deciders.policy import PolicyDecider, greedy
 from weft.runtime.deciders.shadow import ShadowedDecider
 from weft.runtime.engine.driver import Driver
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.service.budgets import Budget, Reservations, Space
+from weft.runtime.service.budgets import Budget, Reservations
 
 
 def drive(
@@ -342,6 +342,21 @@ def test_what_is_left_knows_where_results_are():
     assert weft.plan(remaining_problem(life, [], 3.0), "heft").makespan == 7.0
 
 
+def test_tasks_that_cost_the_same_share_a_row_of_a_new_plan():
+    # A matrix of 100,000 tasks and 64 devices took more memory than the rest of a run.
+    work = [1.0] * 40 + [2.0] * 10
+    problem = Problem.from_arrays(work=work, speed=[1.0, 2.0], edges=[[0, i] for i in range(1, 50)])
+    life = LiveLifecycle(Workload.of(problem))
+    life.arrive(0, 0.0)
+    life.commit([0], 1, 0.0)
+    life.begin(1, 0.0)
+    life.finish(1, 0.5)
+    left = remaining_problem(life, list(range(1, 50)), 0.5)
+    assert (left.n, left.pace.tolist()) == (50, [[1.0, 0.5], [2.0, 1.0], [inf, 0.0]])
+    assert left.workflow.src.tolist() == [49] * 49
+    assert (left.durations()[:49] == problem.durations()[1:]).all()
+
+
 # -- budgets ------------------------------------------------------------------
 
 
@@ -386,25 +401,12 @@ def test_a_budget_binds_its_own_application_only():
     assert book.left("poor", 103.0) == 0.0
 
 
-def test_what_a_device_is_sent_ahead_must_fit_its_memory():
-    # Four tasks of 1 s that need 3, 3, 3 and 1 bytes, on a device with 6: two of 3 fit, the third
-    # not before the first has ended.
-    problem = Problem.from_arrays(np.ones((4, 1)), memory=[3.0, 3.0, 3.0, 1.0])
-    space = Space(memory=[6.0], slots=[3])
-    _, trace, backend = drive(
-        Workload.of(problem), reservations=Reservations(["app"], {}, space), window=3
-    )
-    assert [at for at, *_ in backend.submitted] == [0.0, 0.0, 1.0, 2.0]
-    assert trace.makespan == 4.0
-    assert space.take(0, 0, 6.0)  # everything was given back
-
-
 def test_a_failed_attempt_is_charged_and_a_lost_one_too():
     workload = independent([1.0])
-    book = Reservations(["app"], {"app": Budget(5.0, 100.0)}, Space([1.0], [1]))
+    book = Reservations(["app"], {"app": Budget(5.0, 100.0)})
     drive(workload, reservations=book, faults={0: ["raised"]}, retries=1)
     assert book.left("app", 3.0) == 3.0  # 5 - 1 - 1
-    book = Reservations(["app"], {"app": Budget(5.0, 100.0)}, Space([1.0], [1]))
+    book = Reservations(["app"], {"app": Budget(5.0, 100.0)})
     drive(
         workload,
         reservations=book,

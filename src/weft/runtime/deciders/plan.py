@@ -16,6 +16,8 @@ from weft.model import Problem, Schedule, Topology
 from weft.model.columns import IntArray
 from weft.planners import Planner
 from weft.planners.contention import independent
+from weft.planners.lists.placements import ListPlanner
+from weft.planners.lists.ranks import rank_order
 from weft.planners.packing import pool_of_devices
 from weft.planners.planner import solve
 from weft.planners.replays import Replays, moved_tasks, replayed
@@ -59,7 +61,7 @@ class Rest(NamedTuple):
     def seconds(self, plan: Sequence[tuple[int, int]]) -> float:
         """Return how long (instance, device) in this order take, by replay."""
         number = {i: k for k, i in enumerate(self.instances)}
-        able = np.isfinite(self.problem.pace[self.problem.row]).argmax(axis=1)
+        able = np.isfinite(self.problem.pace).argmax(axis=1)[self.problem.row]
         place = np.zeros(self.problem.n)  # stubs come first
         for k, (i, device) in enumerate(plan):
             able[number[i]], place[number[i]] = device, k + 1.0
@@ -102,6 +104,8 @@ class PlanDecider:
         self._first = [self._solve(problem) for problem in self._problems]
         self._pool = pool_of_devices(life.workload.problems[0])
         self._queues: list[deque[int]] = [deque() for _ in life.machines]
+        self._device: dict[int, int] = {}
+        """Planned instance -> its device."""
         self._turn: dict[int, tuple[int, int]] = {}
         """Instance -> its place in the plan and its device, where tasks wait for capacities."""
         self._new: list[int] = []
@@ -114,6 +118,8 @@ class PlanDecider:
         """Time and executions at the last decision, and its device: those before it have no room.
 
         Decisions of a moment change nothing for other devices."""
+        if self.replan and isinstance(self.planner, ListPlanner):
+            _compile_order_of_ties()
 
     @property
     def predicted(self) -> float:
@@ -144,7 +150,7 @@ class PlanDecider:
         if life.contended:
             return next_start(life, self._turn, self._pool, now)
         queues, machines, state, ahead = self._queues, life.machines, life.stories.state, self.ahead
-        for device in range(first, len(queues)):  # most of them have no room
+        for device in self._candidates(life, first):
             queue = queues[device]
             while queue and state[queue[0]] not in OPEN:
                 queue.popleft()
@@ -154,10 +160,18 @@ class PlanDecider:
             held = len(machine.queue) + (machine.running is not None)
             if machine.pace < inf and held < ahead:
                 self._looked = (now, life.executions.total, device)
-                self._turn.pop(queue[0])
+                del self._device[queue[0]]
                 return Decision(queue.popleft(), device)
         self._looked = (-inf, -1, 0)
         return None
+
+    def _candidates(self, life: LiveLifecycle, first: int) -> Sequence[int]:
+        """Return the devices from `first` on whose next task may be ready, by number."""
+        ready, planned = life.ready, self._device
+        if len(ready) >= len(self._queues):
+            return range(first, len(self._queues))
+        found = {planned[i] for i in ready if i in planned}
+        return sorted(found) if first == 0 else sorted([d for d in found if d >= first])
 
     @property
     def first_schedule(self) -> Schedule:
@@ -167,7 +181,7 @@ class PlanDecider:
     def first_plan(self) -> list[tuple[int, int]]:
         """Return (instance, device) of the first job's plan in planned order, without copies."""
         problem = self._problems[0]
-        return _in_order(self._first[0], problem, list(range(problem.n)))
+        return _in_order(self._first[0], problem, range(problem.n))
 
     def rest(self, life: LiveLifecycle, now: float) -> Rest | None:
         """Return all uncommitted instances as a problem; None: there are none."""
@@ -213,17 +227,16 @@ class PlanDecider:
             self._first.extend(
                 self._solve(p) for p in life.workload.problems[len(self._first) : template + 1]
             )
-            self._enqueue(
-                _in_order(self._first[template], problem, [first + t for t in range(problem.n)])
-            )
+            rows = range(first, first + problem.n)
+            self._enqueue(life, _in_order(self._first[template], problem, rows))
 
     def _plan_the_rest(self, life: LiveLifecycle, now: float) -> None:
         self._new = []
         self._queues = [deque() for _ in life.machines]
-        self._turn = {}
+        self._device, self._turn = {}, {}
         self._pool = pool_of_devices(life.workload.problems[0])
         if (rest := self.rest(life, now)) is not None:
-            self._enqueue(self.plan_of(rest)[0])
+            self._enqueue(life, self.plan_of(rest)[0])
 
     def _solve(self, problem: Problem) -> Schedule:
         limit = (
@@ -265,14 +278,17 @@ class PlanDecider:
             return problem
         return replace(problem, cluster=replace(cluster, network=self.network))
 
-    def _enqueue(self, plan: list[tuple[int, int]]) -> None:
+    def _enqueue(self, life: LiveLifecycle, plan: list[tuple[int, int]]) -> None:
         for instance, device in plan:
             self._queues[device].append(instance)
-            self._turn[instance] = (len(self._turn), device)
+        self._device.update(plan)
+        if life.contended:
+            for instance, device in plan:
+                self._turn[instance] = (len(self._turn), device)
 
     def _strays(self, life: LiveLifecycle) -> bool:
         """Return whether an instance is ready that no queue holds: lost, or after back-off."""
-        return any(i not in self._turn for i in life.ready)
+        return any(i not in self._device for i in life.ready)
 
 
 class ReplayDecider:
@@ -322,23 +338,39 @@ def _devices(schedule: Schedule) -> IntArray:
 
 def _rows(schedule: Schedule, problem: Problem) -> list[tuple[int, int, bool]]:
     """Return (task, device, copy) by start, finish, topological order and row number."""
+    order = _order(schedule, problem)
+    columns = schedule.task[order], schedule.device[order], schedule.copy[order]
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _order(schedule: Schedule, problem: Problem) -> IntArray:
+    """Return the rows by start, finish, topological order and row number."""
+    task, device = schedule.task, schedule.device
+    wrong = (task < 0) | (task >= problem.n) | (device < 0) | (device >= problem.p)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise InvalidInput(
+            f"the schedule of '{problem.name}' puts task {task[row]} on device {device[row]}; "
+            "one of them does not exist"
+        )
     place = np.full(problem.n, -1)
     place[problem.workflow.order] = np.arange(problem.n)
-    tasks, devices = schedule.task.tolist(), schedule.device.tolist()
-    for task, device in zip(tasks, devices, strict=True):
-        if not (0 <= task < problem.n and 0 <= device < problem.p):
-            raise InvalidInput(
-                f"the schedule of '{problem.name}' puts task {task} on device {device}; "
-                "one of them does not exist"
-            )
-    order = np.lexsort((place[schedule.task], schedule.finish, schedule.start)).tolist()
-    return [(tasks[r], devices[r], bool(schedule.copy[r])) for r in order]
+    return np.lexsort((place[task], schedule.finish, schedule.start))
 
 
-def _in_order(schedule: Schedule, problem: Problem, instances: list[int]) -> list[tuple[int, int]]:
+def _in_order(
+    schedule: Schedule, problem: Problem, instances: Sequence[int]
+) -> list[tuple[int, int]]:
     """Return (instance, device) as planned, without copies and the stubs of the problem."""
-    return [
-        (instances[task], device)
-        for task, device, copy in _rows(schedule, problem)
-        if not copy and task < len(instances)
-    ]
+    order = _order(schedule, problem)
+    order = order[~schedule.copy[order] & (schedule.task[order] < len(instances))]
+    planned = np.array(instances, np.int64)[schedule.task[order]]
+    return list(zip(planned.tolist(), schedule.device[order].tolist(), strict=True))
+
+
+def _compile_order_of_ties() -> None:
+    """Compile before the clock starts what only a new plan needs.
+
+    Stubs take no time, so their ranks tie with those of other tasks.
+    """
+    rank_order(Problem.from_arrays([[0.0], [0.0]], [[1, 0]]), np.zeros(2))

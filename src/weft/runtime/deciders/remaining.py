@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from math import inf
 
 import numpy as np
 
 from weft.model import Problem, Workflow
+from weft.model.columns import FloatArray, IntArray, frozen
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.sim.device_state import Group
+
+ABSENT = -1
+"""Number of an instance that has no row in the problem."""
 
 
 def remaining_problem(life: LiveLifecycle, instances: list[int], now: float) -> Problem:
@@ -20,50 +24,63 @@ def remaining_problem(life: LiveLifecycle, instances: list[int], now: float) -> 
     and what it takes of the capacities of its node; the stub of a result takes no time. Devices
     that are down run nothing, except tasks that only they can run.
     """
-    cluster = life.workload.cluster
-    number = {i: k for k, i in enumerate(instances)}
-    stubs: list[np.ndarray] = []
+    cluster, count = life.workload.cluster, len(instances)
+    number = np.full(life.workload.instances, ABSENT)
+    number[instances] = np.arange(count)
+    stubs: list[tuple[int, float]] = []
     needs = [_amounts(life, [i]) for i in instances] if cluster.capacity else []
-    src, dst, data = [], [], []
+    chain: list[int] = []
 
     def pinned(device: int, seconds: float, members: Sequence[int] = ()) -> int:
-        stubs.append(np.full(cluster.p, np.nan))
+        stubs.append((device, seconds))
         if cluster.capacity:
             needs.append(_amounts(life, members))
-        stubs[-1][device] = seconds
-        return len(instances) + len(stubs) - 1
+        return count + len(stubs) - 1
 
     for device in range(cluster.p):
         for k, (group, seconds) in enumerate(_committed(life, device, now)):
-            number.update(dict.fromkeys(group.members, pinned(device, seconds, group.members)))
+            stub = pinned(device, seconds, group.members)
+            number[group.members] = stub
             if k:
-                src.append(len(instances) + len(stubs) - 2)
-                dst.append(len(instances) + len(stubs) - 1)
-                data.append(0.0)
-    for i in instances:
-        job, task = life.place[i]
-        w, first = life.problem(i).workflow, int(life.workload.first_instance[job])
-        for e in w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]].tolist():
-            parent = first + int(w.src[e])
-            if parent not in number:
-                if not life.results[parent]:
-                    continue  # held or skipped: it has no result
-                number[parent] = pinned(life.results[parent][0][0], 0.0)
-            src.append(number[parent])
-            dst.append(number[i])
-            data.append(float(w.data[e]))
-    matrix = np.vstack([_durations(life, instances), *stubs])
-    columns = {name: matrix[:, d] for d, name in enumerate(cluster.names)}
+                chain.append(stub)
+    parent, child, data = _incoming(life, instances)
+    for i in dict.fromkeys(parent[number[parent] == ABSENT].tolist()):
+        if life.results[i]:  # else held or skipped
+            number[i] = pinned(life.results[i][0][0], 0.0)
+    known, after = number[parent] != ABSENT, np.array(chain, np.int64)
+    row, seconds_of_row = _rows_of_costs(life, instances, stubs)
     left = Workflow(
         name="what is left",
-        work=np.zeros(len(matrix)),
-        src=np.array(src, np.int64),
-        dst=np.array(dst, np.int64),
-        data=np.array(data, float),
-        durations=columns,
+        work=np.zeros(len(row)),
+        src=np.concatenate([after - 1, number[parent[known]]]),
+        dst=np.concatenate([after, number[child[known]]]),
+        data=np.concatenate([np.zeros(len(after)), data[known]]),
         needs={name: np.array(needs)[:, c] for c, name in enumerate(cluster.capacity)},
     )
-    return Problem.bind(left, cluster)
+    work = frozen(np.ones(len(row)))
+    return Problem(left, cluster, work, frozen(row), frozen(seconds_of_row))
+
+
+def _incoming(life: LiveLifecycle, instances: list[int]) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return parent, child and bytes of the incoming edges of instances, by instance."""
+    parents, children = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    data = [np.zeros(0)]
+    for first, tasks in _by_job(life, instances):
+        w = life.problem(first).workflow
+        begin, many = w.pred_ptr[tasks], w.pred_ptr[tasks + 1] - w.pred_ptr[tasks]
+        skipped = np.repeat(begin - (np.cumsum(many) - many), many)
+        edges = w.pred_edge[skipped + np.arange(len(skipped))]
+        parents.append(first + w.src[edges])
+        children.append(first + w.dst[edges])
+        data.append(w.data[edges])
+    return np.concatenate(parents), np.concatenate(children), np.concatenate(data)
+
+
+def _by_job(life: LiveLifecycle, instances: list[int]) -> Iterator[tuple[int, IntArray]]:
+    """Return the first instance of each job, and the tasks of it that are among instances."""
+    for job, members in groupby(instances, key=lambda i: life.place[i][0]):
+        first = int(life.workload.first_instance[job])
+        yield first, np.array(list(members), np.int64) - first
 
 
 def _committed(life: LiveLifecycle, device: int, now: float) -> list[tuple[Group, float]]:
@@ -87,15 +104,37 @@ def _amounts(life: LiveLifecycle, members: Sequence[int]) -> np.ndarray:
     return total
 
 
-def _durations(life: LiveLifecycle, instances: Sequence[int]) -> np.ndarray:
-    """Return seconds per device, NaN where it cannot run; if nowhere, as if all were up."""
+def _rows_of_costs(
+    life: LiveLifecycle, instances: list[int], stubs: Sequence[tuple[int, float]]
+) -> tuple[IntArray, FloatArray]:
+    """Return the row of each instance and stub, and the seconds of each row on each device.
+
+    Tasks that cost the same have one row: a matrix of all tasks and devices would take more memory
+    than the rest of a run.
+    """
+    rows, tables, count = [np.zeros(0, np.int64)], [np.zeros((0, len(life.machines)))], 0
+    for first, tasks in _by_job(life, instances):
+        problem = life.problem(first)
+        amounts, amount = np.unique(problem.work[tasks], return_inverse=True)
+        pairs, row = np.unique(
+            problem.row[tasks] * len(amounts) + amount.reshape(-1), return_inverse=True
+        )
+        costs = problem.pace[pairs // len(amounts)]
+        tables.append(_seconds(life, amounts[pairs % len(amounts)], costs))
+        rows.append(count + row.reshape(-1))
+        count += len(pairs)
+    distinct = {stub: count + k for k, stub in enumerate(dict.fromkeys(stubs))}
+    pinned = np.full((len(distinct), len(life.machines)), inf)
+    for k, (device, seconds) in enumerate(distinct):
+        pinned[k, device] = seconds
+    rows.append(np.array([distinct[stub] for stub in stubs], np.int64))
+    return np.concatenate(rows), np.concatenate([*tables, pinned])
+
+
+def _seconds(life: LiveLifecycle, work: FloatArray, costs: FloatArray) -> FloatArray:
+    """Return seconds per device, inf where it cannot run; if nowhere, as if all were up."""
     pace = np.array([m.pace for m in life.machines])
-    rows = [np.zeros((0, len(pace)))]
-    for job, members in groupby(instances, key=lambda i: life.place[i][0]):
-        problem = life.problem(int(life.workload.first_instance[job]))
-        tasks = np.array([life.place[i][1] for i in members])
-        costs = problem.pace[problem.row[tasks]]
-        seconds = problem.work[tasks, None] * np.where(np.isfinite(costs), costs, np.nan)
-        up = np.where(np.isfinite(pace), seconds * np.where(np.isfinite(pace), pace, 1.0), np.nan)
-        rows.append(np.where(np.isnan(up).all(axis=1, keepdims=True), seconds, up))
-    return np.concatenate(rows)
+    usual = work[:, None] * np.where(np.isfinite(costs), costs, np.nan)
+    up = np.where(np.isfinite(pace), usual * np.where(np.isfinite(pace), pace, 1.0), np.nan)
+    found = np.where(np.isnan(up).all(axis=1, keepdims=True), usual, up)
+    return np.where(np.isnan(found), inf, found)
