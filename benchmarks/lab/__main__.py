@@ -6,7 +6,8 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -109,25 +110,38 @@ def run_all(args: argparse.Namespace) -> None:
             for row in lines_of(args.out)
             if (row["engine"], row["workload"]) == (args.engine, workload)
         ]
-        if all((way, k) in done for way in ways for k in range(1, args.rounds + 1)):
+        first = first_round(done, ways)
+        if first > args.rounds:
             continue
         with Lab(load_spec(args.lab)) as lab:
             address = ENGINES[args.engine](lab)
             lab.throttle()
-            for row in rounds_in(lab, args, address, workload, ways):
+            for row in rounds_in(lab, args, address, workload, ways, first):
                 print(json.dumps(row), flush=True)
                 if row.get("round") and "seconds" in row and (row["way"], row["round"]) not in done:
                     with args.out.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(row) + "\n")
 
 
+def first_round(done: Collection[tuple[str, int]], ways: Sequence[str]) -> int:
+    """Return the first round that one of the ways lacks.
+
+    Examples
+    --------
+    >>> first_round([("own", 1), ("plan", 1), ("own", 2)], ["own", "plan"])
+    2
+    """
+    return next(k for k in count(1) if any((way, k) not in done for way in ways))
+
+
 def rounds_in(
-    lab: Lab, args: argparse.Namespace, address: str, workload: str, ways: list[str]
+    lab: Lab, args: argparse.Namespace, address: str, workload: str, ways: list[str], first: int
 ) -> Iterator[dict[str, Any]]:
     """Run the driver on the head of a lab, and yield what it reports."""
     command = [
         *(sys.executable, "-m", "benchmarks.lab.driver", "rounds", args.engine, address, workload),
-        *(*ways, "--rounds", str(args.rounds), "--scale", str(args.scale)),
+        *(*ways, "--first", str(first), "--rounds", str(args.rounds)),
+        *("--scale", str(args.scale)),
         *(("--traces", str(args.traces.resolve())) if args.traces else ()),
     ]
     driver = lab.start(HEAD, command, output=subprocess.PIPE)

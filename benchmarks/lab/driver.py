@@ -43,6 +43,7 @@ def main() -> None:
     rounds.add_argument("address")
     rounds.add_argument("workload", choices=WORKLOADS)
     rounds.add_argument("ways", nargs="+")
+    rounds.add_argument("--first", type=int, default=1, help="number of the first round")
     rounds.add_argument("--rounds", type=int, default=5)
     rounds.add_argument("--scale", type=float, default=1.0)
     rounds.add_argument("--traces", type=Path)
@@ -106,7 +107,7 @@ def run_rounds(side: Any, args: argparse.Namespace) -> None:
             if way not in (OWN, FIRST):
                 small = min(args.scale, WARM_SCALE)
                 run_way(side, way, args.workload, small, learned=learned, scratch=scratch)
-        for number in range(1, args.rounds + 1):
+        for number in range(args.first, args.rounds + 1):
             turn = number % len(args.ways)
             for way in (*args.ways[turn:], *args.ways[:turn]):
                 go(way, number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from benchmarks.lab.__main__ import first_round
 from benchmarks.lab.faults import outcome_of
 from benchmarks.lab.table import explained_table, interval, rounds_of, tables
 
@@ -52,3 +53,11 @@ def test_plans_are_explained_by_their_median_run(tmp_path):
     for k in (1, 2, 3):
         (tmp_path / f"dask-grid-plan-{k}.txt").write_text(f"round {k}", encoding="utf-8")
     assert explained_table(rows, tmp_path)["rows"] == [["Dask", "grid", "round 3"]]
+
+
+def test_rounds_that_all_ways_have_are_not_run_again() -> None:
+    done = [(way, number) for number in (1, 2) for way in ("own", "plan")]
+    assert first_round([], ["own"]) == 1
+    assert first_round(done, ["own", "plan"]) == 3
+    assert first_round(done[:-1], ["own", "plan"]) == 2  # the second was interrupted
+    assert first_round(done, ["own", "rank-eft"]) == 1
