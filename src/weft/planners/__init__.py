@@ -10,6 +10,7 @@
 - `objective`: makespan, energy, cost, completion, waiting
 - `lists`: list scheduling (HEFT and others): a rank times a placement
 - `search`: planners that use a time budget: `anytime`, `exact`, `genetic`
+- `partitioned`: very large graphs in parts, planned side by side
 - `imitation`: networks that imitate planners: `deepsched`
 - `whatif`: changed machines and tasks, planned again; `sizing`: which machines to rent
 - `variants`: tasks with several ways to run them
@@ -20,6 +21,7 @@ from weft.planners.lists import clustering as _clustering  # noqa: F401 (registe
 from weft.planners.lists import dynamic as _dynamic  # noqa: F401 (registers)
 from weft.planners.lists import placements as _placements  # noqa: F401 (registers)
 from weft.planners.lists import portfolio as _portfolio  # noqa: F401 (registers)
+from weft.planners.partitioned import planner as _partitioned  # noqa: F401 (registers)
 from weft.planners.planner import FEATURES, PLANNERS, Plan, Planner, Solution, plan, refuse_choices
 from weft.planners.search import anytime as _anytime  # noqa: F401 (registers)
 from weft.planners.search import exact as _exact  # noqa: F401 (registers)

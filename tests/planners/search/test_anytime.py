@@ -44,7 +44,7 @@ def layered(n: int = 30, p: int = 4, ccr: float = 1.0, seed: int = 0) -> Problem
 
 def without_copies(name: str) -> bool:
     # The search begins with each planner of list-portfolio.
-    others = {*SEARCHES, *LEARNED, "tdca", "list-portfolio"}
+    others = {*SEARCHES, *LEARNED, "tdca", "list-portfolio", "partitioned"}
     return name not in others and "deft" not in name
 
 
