@@ -34,6 +34,7 @@ import dask.bag as db
 from distributed import Client, LocalCluster, get_worker
 
 from weft.runtime.backends.dask import plugin as dask_plugin
+from weft.runtime.backends.dask import tasks as dask_tasks
 from weft.runtime.backends.dask.backend import DaskBackend
 from weft.runtime.backends.dask.outbox import RELEASED_BYTES, RELEASED_TOGETHER, Outbox
 from weft.runtime.inputs.dask_graph import from_collections
@@ -135,10 +136,10 @@ def test_the_order_of_a_device_is_kept_though_dask_would_not(run):
 
 
 def test_whoever_comes_early_waits_for_its_turn(monkeypatch):
-    turns, left = dask_plugin.OrderSequencer(), []
-    monkeypatch.setattr(dask_plugin, "secede", lambda: left.append(1))
+    turns, left = dask_tasks.OrderSequencer(), []
+    monkeypatch.setattr(dask_tasks, "secede", lambda: left.append(1))
     message_of = partial(
-        dask_plugin.TaskMessage,
+        dask_tasks.TaskMessage,
         "r",
         device="d",
         home="h",

@@ -13,7 +13,7 @@ pytest.importorskip(
 )
 
 from weft.runtime.backends.dask.lone_sources import lone_sources
-from weft.runtime.backends.dask.plugin import work_seconds
+from weft.runtime.backends.dask.tasks import work_seconds
 
 
 def lines(*seconds, up=True):

@@ -6,9 +6,13 @@
 - `messages`: messages to workers
 - `outbox`: orders, and results to release, on their way to the scheduler
 - `plan`: a plan as one graph
-- `plugin`: code that runs inside Dask
+- `plugin`: the plugin of a run in the scheduler
+- `process`: the process of an own worker
 - `profile`: measured links and speeds of a cluster
+- `reports`: events from the reports of tasks
 - `results`: results of a run
+- `sites`: workers and their threads, which are the devices
+- `tasks`: tasks on the workers
 - `workers`: the registry of workers: which are there, lost, or back
 """
 
@@ -20,7 +24,11 @@ __all__ = [
     "outbox",
     "plan",
     "plugin",
+    "process",
     "profile",
+    "reports",
     "results",
+    "sites",
+    "tasks",
     "workers",
 ]

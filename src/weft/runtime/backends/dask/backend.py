@@ -3,7 +3,7 @@
 Results stay on the workers and move between them. A task is one Dask task with its inputs as Dask
 dependencies, so Dask recomputes results that a dead worker held. A task with a strict pin waits
 forever for an address that no longer exists: so a task is pinned until it is done, and retracted
-when its worker is lost. `weft.runtime.backends.dask.plugin.OrderSequencer` keeps the order per
+when its worker is lost. `weft.runtime.backends.dask.tasks.OrderSequencer` keeps the order per
 device, `workers` registers the workers, and `plan` submits a whole plan as one graph.
 """
 
@@ -32,18 +32,14 @@ from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
 try:
     from distributed import Client
 
-    from weft.runtime.backends.dask import plugin as remote
+    from weft.runtime.backends.dask import plugin, tasks
     from weft.runtime.backends.dask.messages import TaskMessages
-    from weft.runtime.backends.dask.outbox import HeldResult, Outbox
+    from weft.runtime.backends.dask.outbox import ClientPace, HeldResult, Outbox
     from weft.runtime.backends.dask.plan import WholeGraph
+    from weft.runtime.backends.dask.reports import event_of
     from weft.runtime.backends.dask.results import Results
-    from weft.runtime.backends.dask.workers import (
-        TICK,
-        DeviceThread,
-        Inbox,
-        WorkerRegistry,
-        WorkerSite,
-    )
+    from weft.runtime.backends.dask.sites import DeviceThread, WorkerSite, resources_of
+    from weft.runtime.backends.dask.workers import TICK, Inbox, WorkerRegistry
 except ImportError as error:
     raise MissingExtra("distributed", "dask") from error
 
@@ -87,7 +83,7 @@ class DaskBackend(RealBackend):
         self.registry = WorkerRegistry(where, kinds=kinds, grace_seconds=grace_seconds)
         self.client = self.registry.client
         self._run = ""
-        self._pace: float | None = None
+        self._pace = ClientPace(self.client)
         self._reset()
 
     def devices(self) -> Cluster:
@@ -112,9 +108,9 @@ class DaskBackend(RealBackend):
         self.registry.begin_run(inbox, self._messages.functions)
         self._run = run
         self.client.subscribe_topic(run, lambda event: inbox.put(event[1]))
-        self.client.register_plugin(remote.Reporter(run, self.client.id))
+        self.client.register_plugin(plugin.Reporter(run, self.client.id))
         self._outbox = Outbox(self.client, run)
-        self._hurry()
+        self._pace.hurry()
         new = self.registry.wait_for_workers()
         self._receive_all()
         self._events = [
@@ -149,12 +145,12 @@ class DaskBackend(RealBackend):
         )
         self._numbers[key] = order.number
         self._pending[order.number] = self._outbox.submit(
-            remote.PackedOrder(
+            plugin.PackedOrder(
                 key,
                 line.site.address,  # this one only: an order must not end one worker after another
                 priority,
                 [key for key in keys if key is not None],
-                self._resources(instance, line.site),
+                resources_of(self._workload, instance, line.site),
                 pickle.dumps(message_of),
             )
         )
@@ -223,11 +219,11 @@ class DaskBackend(RealBackend):
             self._graph.leave()
         self._results.clear()
         if self._run and self.client.status == "running":
-            self.registry.ask(remote.close, self._run)
+            self.registry.ask(tasks.close, self._run)
             with contextlib.suppress(OSError, ValueError):
                 self.client.unsubscribe_topic(self._run)
-                self.client.run_on_scheduler(remote.leave, run=self._run)
-        self._calm_down()
+                self.client.run_on_scheduler(plugin.leave, run=self._run)
+        self._pace.restore()
         self._reset()
 
     def close(self) -> None:
@@ -244,12 +240,12 @@ class DaskBackend(RealBackend):
 
     def run_graph(self, rows: Sequence[PlanRow], on_finish: OnFinish) -> bool:
         """Run all tasks as one graph that Dask places, with stealing as in its own graphs."""
-        self.client.run_on_scheduler(remote.let_steal, run=self._run, allowed=True)
+        self.client.run_on_scheduler(plugin.let_steal, run=self._run, allowed=True)
         try:
             self._follow(rows, on_finish, fixed=False, pinned=False)
         finally:
             if self.client.status == "running":
-                self.client.run_on_scheduler(remote.let_steal, run=self._run, allowed=False)
+                self.client.run_on_scheduler(plugin.let_steal, run=self._run, allowed=False)
         return True
 
     def _follow(
@@ -281,13 +277,13 @@ class DaskBackend(RealBackend):
                 ):
                     graph.wind_up()
                 continue
-            report = remote.unpacked_report(message)
+            report = tasks.unpacked_report(message)
             if report is None or "fault" in report:
                 break
             site = next(
                 (site for site in self.registry.sites if site.address == message["worker"]), None
             )
-            event = self._end(0, site.devices[0] if site is not None else row.device, report)
+            event = self._event(0, site.devices[0] if site is not None else row.device, report)
             assert isinstance(event, protocol.Finished)
             if not on_finish(row.instance, graph.record_end(row, message["key"], site, event)):
                 graph.wind_up()
@@ -295,13 +291,6 @@ class DaskBackend(RealBackend):
                 return
         graph.leave()
         self._outbox.send()
-
-    def _resources(self, instance: int, site: WorkerSite) -> dict[str, float]:
-        """Return what a task takes of a worker's resources: Dask counts it for others too."""
-        job, task = self._workload.task_of(instance)
-        problem = self._workload.problem_of(job)
-        needs = zip(problem.cluster.capacity, problem.needs[task].tolist(), strict=True)
-        return {name: need for name, need in needs if need and name in site.resources}
 
     # -- messages -----------------------------------------------------------
 
@@ -323,14 +312,7 @@ class DaskBackend(RealBackend):
             self.registry.handshake(self.registry.settle(message) or self.registry.join(message))
 
     def _ready(self, message: dict[str, Any]) -> None:
-        site = message["site"]
-        if site.id != message["id"]:
-            return
-        site.pid, site.offset, site.up = message["pid"], message["offset"], True
-        site.seconds = message["seconds"]
-        if self.registry.local is not None:
-            self.registry.local.mark_up(site.name)
-        for device in site.devices:
+        for device in self.registry.ready(message):
             self.registry.lines[device].last = -1
             self._events.append(protocol.DeviceAdded(device, self.clock()))
 
@@ -347,7 +329,7 @@ class DaskBackend(RealBackend):
             self._events.append(lost)
 
     def _ended(self, message: dict[str, Any]) -> None:
-        number, report = self._numbers.get(message["key"], -1), remote.unpacked_report(message)
+        number, report = self._numbers.get(message["key"], -1), tasks.unpacked_report(message)
         if number not in self._where:
             self.recomputed += report is not None
             return
@@ -360,43 +342,18 @@ class DaskBackend(RealBackend):
             )
             self._skip(line, number)
         else:
-            line.early[number] = self._end(
+            line.early[number] = self._event(
                 number,
                 device,
                 report or {"start": 0.0, "finish": 0.0, "fault": "killed", "text": "cancelled"},
             )
         self._report_ends(line, device)
 
-    def _end(
-        self, number: int, device: int, report: remote.Report
+    def _event(
+        self, number: int, device: int, report: tasks.Report
     ) -> protocol.Finished | protocol.Failed:
         site = self.registry.lines[device].site
-        start, finish = (report[k] - site.offset - self._origin for k in ("start", "finish"))
-        if "fault" in report:
-            return protocol.Failed(
-                number,
-                device,
-                start,
-                finish,
-                report["fault"],
-                report["text"],
-                report.get("traceback", ""),
-            )
-        near = {s.address: s.devices[0] for s in self.registry.sites if report["transfers"]}
-        moved = tuple(
-            protocol.Transfer(near.get(source, device), size, seconds)
-            for source, size, seconds in report["transfers"]
-        )
-        return protocol.Finished(
-            number,
-            device,
-            start,
-            finish,
-            (float(report["size"]),),
-            (tuple(report["branches"]),),
-            moved,
-            site.id,
-        )
+        return event_of(number, device, report, site, self.registry.sites, self._origin)
 
     def _report_ends(self, line: DeviceThread, device: int) -> None:
         """Report the ends on a device in the order of its orders."""
@@ -418,21 +375,9 @@ class DaskBackend(RealBackend):
 
     # -- small things -------------------------------------------------------
 
-    def _hurry(self) -> None:
-        """Shorten the 10 ms for which messages to the scheduler are batched to 1 ms."""
-        comm: Any = getattr(self.client, "scheduler_comm", None)
-        if hasattr(comm, "interval") and self._pace is None:
-            self._pace, comm.interval = comm.interval, min(comm.interval, remote.QUICK)
-
-    def _calm_down(self) -> None:
-        comm: Any = getattr(self.client, "scheduler_comm", None)
-        if hasattr(comm, "interval") and self._pace is not None:
-            comm.interval = self._pace
-        self._pace = None
-
     def _skip(self, line: DeviceThread, number: int) -> None:
         """Let the orders behind a removed one proceed."""
-        self.registry.ask(remote.drop, self._run, number, self._before[number], site=line.site)
+        self.registry.ask(tasks.drop, self._run, number, self._before[number], site=line.site)
 
     def _reset(self) -> None:
         self._run = ""

@@ -19,7 +19,7 @@ from distributed import Scheduler, SpecCluster
 
 from weft.errors import WeftError
 from weft.runtime.backends.calls import MAX_KILLED_STARTS, MAX_STARTS
-from weft.runtime.backends.dask import plugin as remote
+from weft.runtime.backends.dask.process import SILENT, serve
 from weft.runtime.backends.descendants import VARIABLE, end_descendants, new_token
 from weft.runtime.backends.local.device import LocalDevice
 from weft.runtime.backends.local.process import ONE_THREAD, cause_of
@@ -57,9 +57,7 @@ class LocalDaskCluster:
         ):
             # The run reports lost workers; the log would repeat it.
             self._cluster = SpecCluster(
-                workers={},
-                scheduler={"cls": Scheduler, "options": options},
-                silence_logs=remote.SILENT,
+                workers={}, scheduler={"cls": Scheduler, "options": options}, silence_logs=SILENT
             )
         self.address: str = self._cluster.scheduler_address
         for name in self._specs:
@@ -138,9 +136,7 @@ class LocalDaskCluster:
         spec = self._specs[name]
         context = multiprocessing.get_context("spawn")
         args = (name, self.address, self._scratch.name, spec.memory or 0)
-        process = context.Process(
-            target=remote.serve, args=args, name=f"weft-dask-{name}", daemon=True
-        )
+        process = context.Process(target=serve, args=args, name=f"weft-dask-{name}", daemon=True)
         resource_tracker.ensure_running()  # not with the variable of the workers
         with environment({**ONE_THREAD, **spec.environment, VARIABLE: f"{self._token}.{name}"}):
             process.start()

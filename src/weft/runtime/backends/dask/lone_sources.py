@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from weft.runtime.backends.dask.workers import DeviceThread
+from weft.runtime.backends.dask.sites import DeviceThread
 from weft.runtime.deciders.whole_plan import PlanRow
 
 UNLIKE = 1.5

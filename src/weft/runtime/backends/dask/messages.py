@@ -10,8 +10,8 @@ from distributed.protocol.pickle import dumps
 
 from weft.model import Workload
 from weft.runtime.backends.calls import Calls, pickled_function
-from weft.runtime.backends.dask import plugin as remote
-from weft.runtime.backends.dask.workers import DeviceThread
+from weft.runtime.backends.dask.sites import DeviceThread
+from weft.runtime.backends.dask.tasks import TaskMessage
 from weft.runtime.backends.protocol import Call
 
 LARGE = 1 << 20
@@ -64,9 +64,9 @@ class TaskMessages:
         *,
         before: int = -1,
         chooses: bool = False,
-    ) -> remote.TaskMessage:
+    ) -> TaskMessage:
         """Return the message of an instance."""
-        return remote.TaskMessage(
+        return TaskMessage(
             run=self.run,
             number=number,
             device=line.name,

@@ -14,12 +14,13 @@ from typing import Any
 
 import dask
 
-from weft.runtime.backends.dask import plugin as remote
 from weft.runtime.backends.dask.lone_sources import lone_sources
 from weft.runtime.backends.dask.messages import TaskMessages, quietly
 from weft.runtime.backends.dask.outbox import HeldResult, Outbox
+from weft.runtime.backends.dask.plugin import PLACED_BY_DASK, DeviceTable
 from weft.runtime.backends.dask.results import Results
-from weft.runtime.backends.dask.workers import DeviceThread, WorkerSite
+from weft.runtime.backends.dask.sites import DeviceThread, WorkerSite
+from weft.runtime.backends.dask.tasks import perform
 from weft.runtime.backends.protocol import Finished
 from weft.runtime.deciders.whole_plan import PlanRow
 
@@ -62,7 +63,7 @@ class WholeGraph:
         """Send a plan; tasks that still run for the plan before stay where they are."""
         kept = {self._rows[key].instance: key for key in self._futures}
         self._plans += 1
-        name = "plan" if self._pinned else remote.PLACED_BY_DASK
+        name = "plan" if self._pinned else PLACED_BY_DASK
         sent = {
             self._messages.key(row.instance, f"{name}{self._plans}-{row.instance}"): row
             for row in rows
@@ -78,7 +79,7 @@ class WholeGraph:
             read = [keys.get(i) or futures.get(i) or known[i] for i in row.parents]
             names = tuple(one if isinstance(one, str) else one.key for one in read)
             message_of = self._messages.message_of(row.instance, k, self.lines[row.device], names)
-            graph[key] = (remote.perform, replace(message_of, home=""), *read)
+            graph[key] = (perform, replace(message_of, home=""), *read)
             size += len(message_of.arguments)
         asked = list(sent) if self._pinned else last_of(sent)
         with dask.annotate(**self._wishes(sent)), quietly(size):
@@ -91,13 +92,13 @@ class WholeGraph:
         """Return the annotations of a graph: worker and rank, or the workers of its sources."""
         if self._pinned:
             pins = {key: [self.lines[row.device].site.address] for key, row in sent.items()}
-            ranks = {"priority": remote.DeviceTable({key: -k for k, key in enumerate(sent)})}
+            ranks = {"priority": DeviceTable({key: -k for k, key in enumerate(sent)})}
         else:
             kinds = {key: self._messages.kind(row.instance) for key, row in sent.items()}
             found = lone_sources(sent, kinds, self.lines)
             pins = {key: [found[key]] if key in found else [] for key in sent if found}
             ranks = {}
-        wishes = {"workers": remote.DeviceTable(pins), **ranks, "allow_other_workers": True}
+        wishes = {"workers": DeviceTable(pins), **ranks, "allow_other_workers": True}
         return wishes if pins else {}
 
     @property

@@ -20,7 +20,7 @@ from distributed.utils_comm import gather_from_workers
 
 from weft.errors import InvalidInput
 from weft.model import Cluster
-from weft.runtime.backends.dask import plugin as remote
+from weft.runtime.backends.dask.plugin import Facts, list_workers
 
 SMALL, LARGEST = 100_000, 32_000_000
 """Bytes of the first block of a pair, and of the largest."""
@@ -114,8 +114,8 @@ def profile_cluster(
     except (OSError, ValueError) as error:
         raise InvalidInput(f"no Dask scheduler answers at '{address}': {error}") from None
     with client:
-        found = client.run_on_scheduler(remote.list_workers)
-        here: dict[str, remote.Facts] = {}
+        found = client.run_on_scheduler(list_workers)
+        here: dict[str, Facts] = {}
         for facts in found:
             here.setdefault(facts["host"], facts)
         if not here:

@@ -13,9 +13,9 @@ from distributed import Future
 from distributed.protocol.pickle import dumps
 
 from weft.errors import WeftError
-from weft.runtime.backends.dask import plugin as remote
 from weft.runtime.backends.dask.messages import quietly
 from weft.runtime.backends.dask.outbox import HeldResult
+from weft.runtime.backends.dask.tasks import given
 from weft.runtime.backends.dask.workers import TICK, WorkerRegistry
 from weft.runtime.backends.payload import unpack
 from weft.runtime.backends.result_file import load
@@ -76,9 +76,7 @@ class Results:
         with tempfile.TemporaryDirectory() as folder:
             data = dumps(unpack(load(path, Path(folder, "buffers"))))
         with quietly(len(data)):
-            self._kept[instance] = self._registry.client.submit(
-                remote.given, data, key=key, pure=False
-            )
+            self._kept[instance] = self._registry.client.submit(given, data, key=key, pure=False)
 
     def clear(self) -> None:
         """Release all."""

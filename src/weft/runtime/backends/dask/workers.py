@@ -9,9 +9,8 @@ import contextlib
 import queue
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Container, Mapping
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -20,8 +19,17 @@ from distributed import Client
 from weft.errors import InvalidInput, WeftError
 from weft.model import Cluster
 from weft.runtime.backends.calls import OTHERS_START_LIMIT, START_LIMIT
-from weft.runtime.backends.dask import plugin as remote
+from weft.runtime.backends.dask import tasks
 from weft.runtime.backends.dask.local_cluster import LocalDaskCluster
+from weft.runtime.backends.dask.plugin import Facts, list_workers
+from weft.runtime.backends.dask.sites import (
+    DeviceThread,
+    WorkerSite,
+    capacities_of,
+    kinds_of,
+    lines_of,
+    site_of,
+)
 from weft.runtime.backends.local.device import (
     LocalDevice,
     LocalDevices,
@@ -29,7 +37,6 @@ from weft.runtime.backends.local.device import (
     with_nodes_of,
 )
 from weft.runtime.backends.local.process import cause_of
-from weft.runtime.backends.protocol import Failed, Finished, Order
 
 Inbox = queue.SimpleQueue[dict[str, Any]]
 """Messages of the scheduler and of handshakes."""
@@ -39,88 +46,6 @@ TICK = 0.5
 
 SILENCE = 3.0
 """Seconds without a connection after which the scheduler counts as gone."""
-
-
-@dataclass(eq=False)
-class WorkerSite:
-    """A worker, independent of its current process and address."""
-
-    name: str
-    host: str
-    threads: int
-    memory: float
-    cores: tuple[int, ...] = ()
-    address: str = ""
-    id: str = ""
-    pid: int = 0
-    offset: float = 0.0
-    """Its clock when the driver's clock shows zero."""
-    seconds: float = 0.0
-    """How long it takes for a small piece of work; 0: not measured."""
-    up: bool = False
-    dead: str = ""
-    """Id of the worker that was lost here last."""
-    devices: list[int] = field(default_factory=list)
-    resources: dict[str, float] = field(default_factory=dict)
-    """Its amounts of Dask's abstract resources."""
-
-
-@dataclass(eq=False)
-class DeviceThread:
-    """A device, with its orders in execution order."""
-
-    name: str
-    site: WorkerSite
-    orders: deque[Order] = field(default_factory=deque)
-    last: int = -1
-    """Its last order; the next order waits for that one."""
-    early: dict[int, Finished | Failed] = field(default_factory=dict)
-    """Ends reported before those of earlier orders."""
-
-
-def site_of(facts: remote.Facts, spec: LocalDevice | None = None) -> WorkerSite:
-    """Return the site of a worker that the scheduler reports; `spec` started it."""
-    memory = float(facts["memory"] or inf)
-    cores = spec.cores if spec is not None else ()
-    return WorkerSite(
-        facts["name"],
-        facts["host"],
-        facts["threads"],
-        memory,
-        cores,
-        facts["worker"],
-        facts["id"],
-        up=True,
-        resources=facts["resources"],
-    )
-
-
-def lines_of(site: WorkerSite, first: int) -> list[DeviceThread]:
-    """Return a device per thread of a worker, numbered from `first`."""
-    names = [site.name] if site.threads == 1 else [f"{site.name}.{k}" for k in range(site.threads)]
-    site.devices = list(range(first, first + len(names)))
-    return [DeviceThread(name, site) for name in names]
-
-
-def kinds_of(sites: Sequence[WorkerSite], given: Mapping[str, str]) -> dict[str, str]:
-    """Return the kind of each worker: as given, or the same for all of one host."""
-    hosts = dict.fromkeys(site.host for site in sites)
-    return {
-        site.name: given.get(site.name, "cpu" if len(hosts) == 1 else site.host) for site in sites
-    }
-
-
-def capacities_of(sites: Sequence[WorkerSite]) -> dict[str, dict[str, float]]:
-    """Return what the tasks of a worker share: its threads, its memory and its resources.
-
-    A worker has none of a resource that only others have.
-    """
-    names = dict.fromkeys(name for site in sites for name in site.resources)
-    return {
-        "cores": {site.name: float(site.threads) for site in sites},
-        "memory": {site.name: site.memory for site in sites},
-        **{name: {site.name: site.resources.get(name, 0.0) for site in sites} for name in names},
-    }
 
 
 class WorkerRegistry:
@@ -189,7 +114,7 @@ class WorkerRegistry:
         while True:
             here = [
                 facts
-                for facts in self.client.run_on_scheduler(remote.list_workers)
+                for facts in self.client.run_on_scheduler(list_workers)
                 if facts["id"] not in dead
             ]
             names = [site.name for site in self.sites]
@@ -215,12 +140,12 @@ class WorkerRegistry:
         greetings = {self.handshake(site): site.id for site in self.sites if site.id not in dead}
         join_present(
             greetings,
-            lambda: [facts["id"] for facts in self.client.run_on_scheduler(remote.list_workers)],
+            lambda: [facts["id"] for facts in self.client.run_on_scheduler(list_workers)],
             OTHERS_START_LIMIT if self.local is None else START_LIMIT,
         )
         return [self.join(facts) for facts in new]
 
-    def settle(self, facts: remote.Facts, here: Container[str] = ()) -> WorkerSite | None:
+    def settle(self, facts: Facts, here: Container[str] = ()) -> WorkerSite | None:
         """Return the site of a worker by name, else that of a lost worker; None: there is none.
 
         `here` holds the ids of all present workers.
@@ -241,7 +166,7 @@ class WorkerRegistry:
             site.address, site.id, site.host = facts["worker"], facts["id"], facts["host"]
         return site
 
-    def join(self, facts: remote.Facts) -> WorkerSite:
+    def join(self, facts: Facts) -> WorkerSite:
         """Register a new worker; its threads are devices behind the others."""
         site = site_of(facts)
         site.up = False  # until the handshake
@@ -254,7 +179,7 @@ class WorkerRegistry:
         self.cluster = self._cluster()
         return site
 
-    def known(self, facts: remote.Facts) -> bool:
+    def known(self, facts: Facts) -> bool:
         """Return whether a worker has a site."""
         return any(site.id == facts["id"] for site in self.sites)
 
@@ -264,10 +189,21 @@ class WorkerRegistry:
         thread.start()
         return thread
 
+    def ready(self, message: Mapping[str, Any]) -> list[int]:
+        """Note the answer of a handshake; return the devices that it makes usable."""
+        site: WorkerSite = message["site"]
+        if site.id != message["id"]:
+            return []
+        site.pid, site.offset, site.up = message["pid"], message["offset"], True
+        site.seconds = message["seconds"]
+        if self.local is not None:
+            self.local.mark_up(site.name)
+        return site.devices
+
     def kill(self, site: WorkerSite) -> None:
         """Kill a worker."""
         if self.local is None:
-            self.ask(remote.die, site=site)
+            self.ask(tasks.die, site=site)
         else:
             self.local.kill(site.name)
 
@@ -333,11 +269,11 @@ class WorkerRegistry:
         self.local = LocalDaskCluster(list(self._specs.values()))
         return Client(self.local.address, set_as_default=False)
 
-    def _roll_call(self) -> list[remote.Facts]:
+    def _roll_call(self) -> list[Facts]:
         """Return the present workers; own ones when all are there, in their order."""
         deadline = time.perf_counter() + START_LIMIT
         while True:
-            found: list[remote.Facts] = self.client.run_on_scheduler(remote.list_workers)
+            found: list[Facts] = self.client.run_on_scheduler(list_workers)
             if self.local is None or len(found) == len(self._specs) - len(self._left_out):
                 order = list(self._specs)
                 return (
@@ -381,7 +317,7 @@ class WorkerRegistry:
         functions = self._functions()
         inbox, address, run = self.inbox, [site.address], self.client.run
         try:
-            (greeting,) = run(remote.handshake, functions, site.cores, workers=address).values()
+            (greeting,) = run(tasks.handshake, functions, site.cores, workers=address).values()
             rounds = []
             for _ in range(3):
                 sent = time.perf_counter()
