@@ -4,13 +4,14 @@
     weft bench --conditional --quick --out conditional.json
     weft bench --quality --graphs FOLDER --out published.json
     weft bench --quality --quick --out generated.json
-    python benchmarks/runtime/run_overhead.py --remote-tasks 1000 --out overhead.json
+    python benchmarks/runtime/run_overhead.py --only local --out local.json
+    python benchmarks/runtime/run_overhead.py --only dask --remote-tasks 300 --out dask.json
     python benchmarks/runtime/cluster_cholesky.py --backend dask --out dask.json
     python benchmarks/runtime/cluster_cholesky.py --backend ray --out ray.json
-    python docs/make_benchmarks.py --speed speed.json --published published.json ... \
+    python docs/make_benchmarks.py --speed speed.json --overhead local.json dask.json ... \
         --conditions "two cores, idle"
 
-Tables that are not given stay as they are.
+Tables that are not given stay as they are; several files of one benchmark make one table.
 """
 
 from __future__ import annotations
@@ -89,6 +90,16 @@ def cluster(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def read_all(paths: list[Path]) -> tuple[dict[str, Any], list[str]]:
+    """Return the content of the first file with the rows of all, and where each comes from."""
+    documents = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    found = documents[0]
+    if "rows" in found:
+        found["rows"] = [row for document in documents for row in document["rows"]]
+    known = [d for d in documents if "provenance" in d]
+    return found, [f"{d['measured_with']}: {d['provenance']}" for d in known]
+
+
 class Source(NamedTuple):
     """A table: its function, its file and name, and the command that measures it."""
 
@@ -104,9 +115,7 @@ SOURCES = {
     "conditional": Source(speed, "conditional_speed", "speed", "weft bench --conditional --quick"),
     "published": Source(quality, "quality", "published", "weft bench --quality --graphs FOLDER"),
     "generated": Source(quality, "quality", "generated", "weft bench --quality --quick"),
-    "overhead": Source(
-        overhead, "runtime", "overhead", "benchmarks/runtime/run_overhead.py --remote-tasks 1000"
-    ),
+    "overhead": Source(overhead, "runtime", "overhead", "benchmarks/runtime/run_overhead.py"),
     "dask": Source(cluster, "runtime", "dask", f"{CLUSTER} dask"),
     "ray": Source(cluster, "runtime", "ray", f"{CLUSTER} ray"),
 }
@@ -115,7 +124,8 @@ SOURCES = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for option in SOURCES:
-        parser.add_argument(f"--{option}", type=Path, help="the file that the benchmark wrote")
+        text = "the files that the benchmark wrote"
+        parser.add_argument(f"--{option}", type=Path, nargs="+", metavar="FILE", help=text)
     parser.add_argument("--conditions", required=True, help="machine and load, in words")
     args = parser.parse_args()
     for option, source in SOURCES.items():
@@ -123,9 +133,9 @@ def main() -> None:
         if given is not None:
             path = RESULTS / f"{source.file}.json"
             page = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-            table = source.table(json.loads(given.read_text(encoding="utf-8")))
-            page.setdefault("tables", {})[source.name] = table
-            page.setdefault("measured", {})[source.name] = args.conditions
+            found, origin = read_all(given)
+            page.setdefault("tables", {})[source.name] = source.table(found)
+            page.setdefault("measured", {})[source.name] = [*origin, args.conditions]
             commands = [s.command for s in SOURCES.values() if s.file == source.file]
             page["measured_with"] = ", ".join(commands)
             by_hand = page.get("transcribed", {})

@@ -68,6 +68,7 @@ def add_results(path: Path, command: str, tallies: Mapping[str, Tally], soak: So
     ran = [*tallies, *(["soak"] if soak is not None else [])]
     note = f"{command}, on {day}; load of the last 15 minutes {load:.0f}"
     document = {
+        **known,
         "measured_with": "python -m tests.chaos --out docs/results/chaos.json",
         "provenance": known.get("provenance", {}) | dict.fromkeys(ran, note),
         "machine": describe_machine(),
@@ -84,7 +85,7 @@ def soak_tables(soak: Soak) -> dict[str, Any]:
     """Return the figures of a soak at three moments, and its counts."""
     last = len(soak.samples) - 1
     moments = [soak.samples[k] for k in (last // 6, last // 2, last)]
-    titles = [f"after {round(sample.minute)} minutes" for sample in moments]
+    titles = [f"after {round(sample.minute)} min" for sample in moments]
     rows = [
         [title, *(form.format(getattr(s, name)) for s in moments), soak.growth(name)]
         for title, name, form in (

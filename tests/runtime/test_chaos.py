@@ -120,7 +120,7 @@ def test_results_are_added_by_campaign(tmp_path):
     rows = found["tables"]["campaigns"]["rows"]
     assert [row[:4] for row in rows] == [["local processes", 3, 0, 2], ["Ray", 2, 0, 0]]
     assert found["tables"]["service"]["rows"][0][4] == 4
-    assert found["tables"]["soak"]["columns"][1:4] == [f"after {m} minutes" for m in (1, 3, 6)]
+    assert found["tables"]["soak"]["columns"][1:4] == [f"after {m} min" for m in (1, 3, 6)]
     assert found["tables"]["soak_counts"]["rows"] == [[900, 0.0, 0, 0]]
     assert found["provenance"]["ray"].startswith("second, on ")
     assert found["provenance"]["soak"].startswith("first, on ")
