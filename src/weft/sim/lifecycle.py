@@ -17,7 +17,7 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.model import Scenario, Trace
 from weft.model.trace import CANCELLED, DONE, LOST, beside_originals
-from weft.sim.device_state import Execution, Group, Machine, Start, Wake
+from weft.sim.device_state import Group, Machine, Start, Wake
 from weft.sim.instance_tables import add_to
 from weft.sim.lifecycle_state import LifecycleState
 from weft.sim.story import OVER, POOL, ImpossibleTransition, State
@@ -294,17 +294,9 @@ class Lifecycle(LifecycleState):
 
     def _record(self, group: Group, instance: int, now: float, status: int) -> None:
         self.room.occupy(instance, group.device, 1.0)
+        device, decided, begin = group.device, group.decided, group.start
         self.executions.append(
-            Execution(
-                instance,
-                group.device,
-                group.decided,
-                group.start,
-                now,
-                status,
-                group.batch,
-                group.copy,
-            )
+            (instance, device, decided, begin, now, status, group.batch, group.copy)
         )
 
     def _reveal(self, instance: int, outcomes: Mapping[int, int]) -> None:

@@ -66,8 +66,12 @@ class DriftDetector:
         if not (0 < estimated < inf and 0 < expected < inf) or seconds <= 0 or not self._small:
             return False
         key = (self._kinds[template][task], device)
-        self._recent.setdefault(key, deque(maxlen=16)).append(log(seconds / estimated))
-        current = self._current.setdefault(key, deque(maxlen=8))
+        if key not in self._recent:
+            self._recent[key] = deque(maxlen=16)
+        if key not in self._current:
+            self._current[key] = deque(maxlen=8)
+        self._recent[key].append(log(seconds / estimated))
+        current = self._current[key]
         current.append(log(seconds / expected) if abs(seconds - expected) > NOISE else 0.0)
         if len(current) < self.least or abs(_median(current)) <= self._bound:
             return False

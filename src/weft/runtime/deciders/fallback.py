@@ -79,7 +79,7 @@ class FallbackDecider:
         )
 
     def _invalid(self, decision: object, now: float) -> str:
-        if not isinstance(decision, Decision | Block):
+        if not isinstance(decision, (Decision, Block)):
             return f"it returned {decision!r}; it must return a Decision, a Block or None"
         device = int(decision.device)
         if not 0 <= device < len(self.life.machines):

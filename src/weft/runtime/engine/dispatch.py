@@ -124,14 +124,13 @@ class Dispatch:
             self._send(due.group, device, now)
 
     def _send(self, group: Group, device: int, now: float) -> None:
-        members, life = group.members, self.life
+        members, life = tuple(group.members), self.life
         inputs = tuple([life.sources(i) for i in members])
-        order = Order(
-            self._numbers,
-            tuple(members),
-            inputs,
-            tuple([bool(life.choices_of(i)) for i in members]),
-        )
+        if life.conditional:
+            chooses = tuple([bool(life.choices_of(i)) for i in members])
+        else:
+            chooses = (False,) * len(members)
+        order = Order(self._numbers, members, inputs, chooses)
         self._numbers += 1
         self.sent[device].append(SentOrder(order, group, now))
         self.backend.submit(order, device, float(order.number))

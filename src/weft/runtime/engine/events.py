@@ -86,7 +86,7 @@ def restricted_to(event: Finished, members: Sequence[int], kept: Sequence[int]) 
 def outcomes_of(life: LiveLifecycle, group: Group, event: Finished) -> dict[int, int]:
     """Map each choice of a group to its branch; `InvalidInput` if a function named none."""
     found: dict[int, int] = {}
-    for k, i in enumerate(group.members):
+    for k, i in enumerate(group.members if life.conditional else ()):
         numbers = life.choices_of(i)
         if numbers:
             named = event.branches[k] if k < len(event.branches) else ()

@@ -13,7 +13,7 @@ from weft.model import Problem, Workflow, Workload
 from weft.model.columns import IntArray, frozen
 from weft.sim.cache import KindCache
 from weft.sim.device_state import Group, Machine
-from weft.sim.instance_tables import OutgoingEdges, small_numbers
+from weft.sim.instance_tables import OutgoingEdges, add_to, small_numbers
 from weft.sim.lifecycle import Lifecycle
 from weft.sim.story import OVER, POOL, State
 from weft.sim.view import View
@@ -74,6 +74,8 @@ class LiveLifecycle(Lifecycle):
         """Kind -> its number, which stays when jobs are replaced."""
         self.contended = any(problem.contended for problem in workload.problems)
         """Whether tasks can wait for the capacities of their node."""
+        self.conditional = any(w.conditional for w in self._workflows)
+        """Whether some task has a choice."""
         self._queued: list[float | None] = [0.0] * workload.cluster.p
         """Device -> expected seconds of its queue; None: out of date."""
         self._frees: dict[int, tuple[float, float]] = {}
@@ -200,6 +202,7 @@ class LiveLifecycle(Lifecycle):
         """
         self.estimate(workload)
         self._first, self._template = workload.first_instance.tolist(), workload.template.tolist()
+        self.conditional = any(problem.workflow.conditional for problem in workload.problems)
         self._make_room(workload)
         for job in jobs:
             self._set_job(job)
@@ -289,10 +292,10 @@ class LiveLifecycle(Lifecycle):
 
     def choices_of(self, instance: int) -> list[int]:
         """Return the choices of an instance; most workflows have none."""
+        if not self.conditional:
+            return []
         job, task = self.place[instance]
         owners = self._problems[job].workflow.choices.task
-        if not len(owners):
-            return []
         known = self._choices.get((self._template[job], task))
         if known is None:
             known = self._choices[self._template[job], task] = np.flatnonzero(
@@ -427,8 +430,22 @@ class LiveLifecycle(Lifecycle):
             self._shown = frozen(np.delete(self._shown, at)) if many else None
 
     def _reveal(self, instance: int, outcomes: Mapping[int, int]) -> None:
-        if len(self._problems[self.place[instance][0]].workflow.choices.task):
+        if self.conditional:
             super()._reveal(instance, outcomes)
+
+    def _decide_edges(self, instance: int, now: float) -> None:
+        """Decide the edges of a done instance; without choices all of them are taken."""
+        if self.conditional:
+            super()._decide_edges(instance, now)
+            return
+        job, task = self.place[instance]
+        first, out, undecided = self._first[job], self._edges[self._template[job]], self._undecided
+        for edge in range(out.begin[task], out.begin[task + 1]):
+            child = first + out.child[edge]
+            add_to(self.inputs, child, (instance, edge))
+            undecided[child] -= 1
+            if undecided[child] == 0:
+                self._make_ready(child, now, "inputs decided")
 
     def _run(self, group: Group, machine: Machine, now: float) -> None:
         self._frees.pop(group.device, None)

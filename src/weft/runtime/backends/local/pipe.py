@@ -16,8 +16,9 @@ _HEAD = struct.Struct("<Q")
 
 HEAD_SIZE = _HEAD.size
 
-CHUNK = 1 << 18
-"""Bytes per read."""
+CHUNK = 1 << 16
+"""Bytes per read. Python makes room for as many before each: if these were more than 128 kB, the
+system would map and clear pages for every message."""
 
 
 class MessagePipe:
