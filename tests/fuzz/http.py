@@ -13,12 +13,12 @@ import httpx
 
 import weft
 from tests.fuzz.mutations import ODD_VALUES, mutated
-from tests.fuzz.state import CASCADE, STREAM
+from tests.fuzz.seeds.state import CASCADE, STREAM
 from tests.support.instances import cut_trace
 from tests.support.web.server import TOKEN, listening_to, serving
 from weft.formats import to_text
-from weft.runtime.web.cascade import CascadeApp, CascadeEntry
-from weft.runtime.web.entrance import Entrance
+from weft.runtime.web.cascade import CascadeApp
+from weft.runtime.web.http import Entrance
 from weft.runtime.web.limits import Token
 
 WORKFLOW = {"names": ["a", "b"], "work": [1, 1], "kinds": ["one"], "src": [0], "dst": [1]}
@@ -76,10 +76,10 @@ def cascade_failures(count: int, folder: Path, *, first: int = 0) -> list[str]:
     (folder / "fuzz_stages.py").write_text(STAGES, encoding="ascii")
     (folder / "stream.toml").write_text(STREAM, encoding="ascii")
     (folder / "cascade.toml").write_text(CASCADE.replace("stages:", "fuzz_stages:"))
-    entry = CascadeEntry(Token(hashlib.sha256(TOKEN.encode()).hexdigest()), rate=1e9)
+    token = Token(hashlib.sha256(TOKEN.encode()).hexdigest())
     with (
         weft.Cascade(folder / "cascade.toml") as cascade,
-        listening_to(Entrance(CascadeApp(cascade, max_body=20_000), entry)) as client,
+        listening_to(Entrance(CascadeApp(cascade, max_body=20_000), token, rate=1e9)) as client,
     ):
         found = _bad_answers(client, CASCADE_REQUESTS, range(first, first + count))
         if client.get("/v1/status").status_code != 200:

@@ -186,6 +186,9 @@ def test_full_queue_refuses(shared, tmp_path):
 def test_bad_timeout_is_refused(shared):
     with pytest.raises(InvalidInput, match="timeout of a request is 0"):
         shared.submit(1, timeout=0)
+    for priority in ("high", float("nan")):  # one in the queue would end the cascade
+        with pytest.raises(InvalidInput, match="priority"):
+            shared.submit(1, priority=priority)
 
 
 class Fails:
@@ -358,8 +361,8 @@ def test_measured_while_it_runs(folder, tmp_path):
 def test_over_http_with_token_json_bytes_and_errors(folder):
     httpx = pytest.importorskip("httpx")
     pytest.importorskip("starlette")
-    from weft.runtime.web.cascade import CascadeApp, CascadeEntry
-    from weft.runtime.web.entrance import Entrance
+    from weft.runtime.web.cascade import CascadeApp
+    from weft.runtime.web.http import Entrance
     from weft.runtime.web.limits import Token
 
     stream = load_stream(folder / "stream.toml")
@@ -370,7 +373,7 @@ def test_over_http_with_token_json_bytes_and_errors(folder):
     token = Token(hashlib.sha256(b"secret").hexdigest())
 
     async def answers(cascade):
-        app = Entrance(CascadeApp(cascade, max_body=100), CascadeEntry(token))
+        app = Entrance(CascadeApp(cascade, max_body=100), token)
         head = {"authorization": "Bearer secret", "content-type": "application/json"}
         raw = {**head, "content-type": "application/octet-stream"}
         async with httpx.AsyncClient(

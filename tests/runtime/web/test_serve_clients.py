@@ -66,26 +66,26 @@ def connection(client):
 HEAD = f"HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN}\r\n"
 
 
-def test_a_body_that_does_not_arrive_is_refused(tmp_path):
-    with serving(tmp_path) as (client, state):
-        state.patience = 0.2
+def test_a_body_that_does_not_arrive_is_refused(tmp_path, monkeypatch):
+    with serving(tmp_path) as (client, _):
+        monkeypatch.setattr("weft.runtime.web.http.PATIENCE", 0.2)
         with connection(client) as slow:
             slow.sendall(f"POST /v1/plan {HEAD}content-length: 100\r\n\r\n{{".encode())
             assert b"408" in slow.recv(4096).split(b"\r\n")[0]
 
 
-def test_a_reader_that_stops_reading_loses_its_stream(tmp_path):
+def test_a_reader_that_stops_reading_loses_its_stream(tmp_path, monkeypatch):
     with serving(tmp_path / "serve") as (client, state):
         run = running(client, waits(tmp_path / "never"))
-        state.patience = 0.2
-        number = state.runs.number(run)
+        monkeypatch.setattr("weft.runtime.web.http.PATIENCE", 0.2)
+        number, _ = state.runs.find(run)
         with connection(client) as stalled:
             stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             stalled.sendall(f"GET /v1/runs/{run}/events {HEAD}\r\n".encode())
             assert stalled.recv(12) == b"HTTP/1.1 200"
             for seq in range(100, 900):
                 state.runs.store.event(number, seq, 0.0, "noted", {"text": "x" * 20_000})
-            wait_until(lambda: state.runs.gauges()[-1][2] == 0)
-        state.patience = PATIENCE
+            wait_until(lambda: state.runs.streams == 0)
+        monkeypatch.undo()
         client.delete(f"/v1/runs/{run}")
         assert ended(client, run)["state"] == "cancelled"

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import httpx
 import uvicorn
-from weft.runtime.web.app import make_app
 
 from tests.support.waiting import PATIENCE
-from weft.runtime.web.server import ServerConfig, listening, opened
+from weft.runtime.web.server import ServerConfig, listening, make_app, opened
 from weft.runtime.web.state import ApplicationLimits
 
 TOKEN = "a token of the tests"

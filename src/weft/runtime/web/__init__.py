@@ -1,16 +1,14 @@
 """The service over HTTP, behind `weft serve`.
 
 - `answers`: plan, simulate and explain on request
-- `app`: the table of routes with their handlers, which are in `routes`
 - `cascade`: a cascade over HTTP, behind `weft cascade serve`
 - `documents`: submitted documents as applications
-- `entrance`: token and rate, before any route
-- `http`: answers and refusals; the only file that imports Starlette
-- `limits`: token, rate and refusals
+- `http`: token and rate, routes, answers and refusals; the only file that imports Starlette
+- `limits`: tokens, rates and refusals
 - `live`: the data of live pages
 - `metrics`: counters in the text format of Prometheus
 - `openapi`: the description of the routes
-- `routes`: the handlers, by group
+- `routes`: the handlers
 - `runs`: the runs of a server, from submission to end
 - `server`: configuration and start; the only file that imports uvicorn
 - `spans`: runs as OpenTelemetry spans
@@ -21,10 +19,8 @@
 
 __all__ = [
     "answers",
-    "app",
     "cascade",
     "documents",
-    "entrance",
     "http",
     "limits",
     "live",

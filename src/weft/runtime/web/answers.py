@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
+from weft.arguments import shown
 from weft.errors import InvalidInput, UnknownName
 from weft.formats.binding import bind, own_cluster
 from weft.formats.native.weft_schema import decode
@@ -32,6 +33,8 @@ MAX_CHANGES = 20
 SMALL = 64
 """Tasks up to which a list planner answers within a millisecond."""
 
+T = TypeVar("T")
+
 NUMBERS = ("noise", "bias", "slowdowns", "failures")
 
 
@@ -46,13 +49,14 @@ class Question:
         """Return the problem: a problem in weft JSON, or a workflow with or without a cluster."""
         r = self.record
         if "problem" in r:
-            inner = Record({"format": "weft-problem-1", **r.child("problem").content})
-            found = decode(inner)
-            if not isinstance(found, Problem):
-                raise InvalidInput("'problem' holds another object; give weft-problem-1")
+            found = self.part("problem", Problem)
         else:
             workflow = read_workflow(r.child("workflow"))
-            found = bind(workflow, self._cluster(bool(workflow.durations), workflow))
+            if "cluster" in r:
+                cluster = self.part("cluster", Cluster)
+            else:
+                cluster = own_cluster(workflow) if workflow.durations else self._devices
+            found = bind(workflow, cluster)
         if found.n * found.cluster.p > MAX_CELLS:
             raise InvalidInput(
                 f"{found.n} tasks on {found.cluster.p} devices; their product is at most "
@@ -60,23 +64,27 @@ class Question:
             )
         return found
 
-    def _cluster(self, own: bool, workflow: Any) -> Cluster:
-        if "cluster" not in self.record:
-            return own_cluster(workflow) if own else self._devices
-        content = self.record.child("cluster").content
-        found = decode(Record({"format": "weft-cluster-1", **content}))
-        if not isinstance(found, Cluster):
-            raise InvalidInput("'cluster' holds another object; give weft-cluster-1")
+    def part(self, key: str, kind: type[T]) -> T:
+        """Return an object in weft JSON, with or without its format."""
+        name = f"weft-{key}-1"
+        found = decode(Record({"format": name, **self.record.child(key).content}))
+        if not isinstance(found, kind):
+            raise InvalidInput(f"'{key}' holds another object; give {name}")
         return found
 
     def number(self, key: str, default: float, least: float, most: float) -> float:
         """Return a number within bounds."""
         value = self.record.raw(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InvalidInput(f"{key} must be a number")
-        if not least <= value <= most:
-            raise InvalidInput(f"{key} must be a number from {least:g} to {most:g}")
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not least <= value <= most:
+            raise InvalidInput(
+                f"{key} must be a number from {least:g} to {most:g}; not {shown(value)}"
+            )
         return float(value)
+
+    def seed(self) -> int:
+        """Return the seed; 0 by default."""
+        return int(self.number("seed", 0, 0, 2**31))
 
     def name(self, key: str, default: str, known: list[str]) -> str:
         """Return a registered name, never a path."""
@@ -89,8 +97,7 @@ class Question:
         """Plan the problem with the planner of the request."""
         name = self.name("planner", "heft", PLANNERS.names())
         seconds = self.number("seconds", 2.0, 0.01, MAX_SECONDS)
-        seed = int(self.number("seed", 0, 0, 2**31))
-        return plan(self.problem(), name, seconds=seconds, seed=seed)
+        return plan(self.problem(), name, seconds=seconds, seed=self.seed())
 
     def small(self) -> bool:
         """Return whether the answer takes less time than handing it to a thread."""
@@ -129,20 +136,10 @@ def _columns(problem: Problem, schedule: Schedule) -> dict[str, Any]:
 
 
 def _simulate(question: Question) -> dict[str, Any]:
-    r = question.record
-    r.only(("problem", "workflow", "cluster", "policy", "seed", *NUMBERS))
+    question.record.only(("problem", "workflow", "cluster", "policy", "seed", *NUMBERS))
     policy = question.name("policy", "eft", POLICIES.names())
-    noise, bias, slowdowns, failures = (question.number(key, 0.0, 0.0, 10.0) for key in NUMBERS)
-    seed = int(question.number("seed", 0, 0, 2**31))
-    trace = simulate(
-        question.problem(),
-        policy,
-        seed=seed,
-        noise=noise,
-        bias=bias,
-        slowdowns=slowdowns,
-        failures=failures,
-    )
+    chances: dict[str, Any] = {key: question.number(key, 0.0, 0.0, 10.0) for key in NUMBERS}
+    trace = simulate(question.problem(), policy, seed=question.seed(), **chances)
     return {
         "policy": trace.policy,
         "makespan": trace.makespan,
@@ -155,16 +152,11 @@ def _explain(question: Question) -> dict[str, Any]:
     r = question.record
     r.only(("problem", "workflow", "cluster", "planner", "seconds", "seed", "schedule", "trace"))
     if "trace" in r:
-        trace = decode(Record({"format": "weft-trace-1", **r.child("trace").content}))
-        if not isinstance(trace, Trace):
-            raise InvalidInput("'trace' holds another object; give weft-trace-1")
+        trace = question.part("trace", Trace)
         _refuse_violations(check(trace.workload, trace), "trace")
         return explain(trace).as_dict()
     if "schedule" in r:
-        schedule = decode(Record({"format": "weft-schedule-1", **r.child("schedule").content}))
-        if not isinstance(schedule, Schedule):
-            raise InvalidInput("'schedule' holds another object; give weft-schedule-1")
-        problem = question.problem()
+        schedule, problem = question.part("schedule", Schedule), question.problem()
         _refuse_violations(check(problem, schedule), "schedule")
         return explain(schedule, problem).as_dict()
     return explain(question.plan()).as_dict()
@@ -173,8 +165,7 @@ def _explain(question: Question) -> dict[str, Any]:
 def _whatif(question: Question) -> dict[str, Any]:
     r = question.record
     r.only(("problem", "workflow", "cluster", "planner", "seconds", "seed", "changes"))
-    before = question.plan()
-    return answer_changes(before, r.strings("changes"), question)
+    return answer_changes(question.plan(), r.strings("changes"), question)
 
 
 def answer_changes(before: Plan, changes: Sequence[str], question: Question) -> dict[str, Any]:
@@ -182,9 +173,13 @@ def answer_changes(before: Plan, changes: Sequence[str], question: Question) -> 
     if len(changes) > MAX_CHANGES:
         raise InvalidInput(f"{len(changes)} changes; at most {MAX_CHANGES} are answered")
     seconds = question.number("seconds", 2.0, 0.01, MAX_SECONDS)
-    seed = int(question.number("seed", 0, 0, 2**31))
     return whatif(
-        before.problem, changes, planner=before.planner, seconds=seconds, seed=seed, before=before
+        before.problem,
+        changes,
+        planner=before.planner,
+        seconds=seconds,
+        seed=question.seed(),
+        before=before,
     ).as_dict()
 
 

@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from weft.errors import InvalidInput, MissingExtra, WeftError
 from weft.formats.parsing.source import one_line
 from weft.registry import closest
-from weft.runtime.web.limits import Refused
+from weft.runtime.web.answers import plain
+from weft.runtime.web.limits import Rate, Refused, Token
+from weft.runtime.web.live.waiting import WaitingHistory
+from weft.runtime.web.metrics import ServerMetrics
 
 try:
     from starlette.applications import Starlette
@@ -25,32 +28,89 @@ except ImportError as error:
     raise MissingExtra("starlette", "serve") from error
 
 __all__ = [
-    "ASGIApp",
-    "Message",
-    "Receive",
+    "TICK",
+    "Entrance",
+    "Handler",
     "Request",
     "Response",
     "Routed",
-    "Scope",
-    "Send",
+    "StatusStreams",
     "answer_json",
-    "answer_refusal",
-    "in_thread",
+    "query_number",
     "read_body",
     "refuse_unknown",
+    "run_in_threadpool",
+    "status_event",
     "stream",
 ]
 
-T = TypeVar("T")
 Handler = Callable[[Request], Any]
 
 ERRORS = (Refused, WeftError, HTTPException, ClientDisconnect)
 """Errors that become answers."""
 
+PATIENCE = 30.0
+"""Seconds a client may take to send a body, or to read a part of a stream."""
+
+TICK = 1.0
+"""Seconds between two statuses on a stream."""
+
 _COMPACT = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
-LARGE = 1 << 16
-"""Bytes of a body above which it is read in a thread."""
+
+class Entrance:
+    """Lets in requests with the token, at the rate; counts answers by status.
+
+    Parameters
+    ----------
+    page : whether there is a live page, which has no data and needs no token
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        token: Token,
+        *,
+        rate: float = 5000.0,
+        metrics: ServerMetrics | None = None,
+        page: bool = False,
+    ) -> None:
+        self.app, self.token, self.page = app, token, page
+        self.metrics = metrics or ServerMetrics()
+        self._rate = Rate(rate)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse or pass on a request."""
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.metrics.count("weft_requests_total", status=str(message["status"]))
+            if not message.get("more_body"):
+                await send(message)
+                return
+            async with asyncio.timeout(PATIENCE):  # for clients that stop reading
+                await send(message)
+
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await _answer_refusal(refusal)(scope, receive, counted)
+            return
+        with contextlib.suppress(TimeoutError):  # the connection ends with its stream
+            await self.app(scope, receive, counted)
+
+    def _refusal(self, scope: Scope) -> Refused | None:
+        wait = self._rate.take()
+        if wait:
+            self.metrics.count("weft_refused_total", reason="rate")
+            return Refused(429, "too many requests; come again later", retry_after=wait)
+        reads = self.page and scope["method"] in ("GET", "HEAD")
+        if reads and (scope["path"] == "/" or scope["path"].startswith("/runs/")):
+            return None
+        given = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
+        if not self.token.fits(given):
+            self.metrics.count("weft_refused_total", reason="token")
+            return Refused(401, "the bearer token is missing or wrong")
+        return None
 
 
 class Routed:
@@ -85,19 +145,14 @@ class Routed:
         await response(scope, receive, send)
 
 
-async def in_thread(function: Callable[[], T]) -> T:
-    """Call a function in a thread of the pool."""
-    return await run_in_threadpool(function)
-
-
-async def read_body(request: Request, *, limit: int, patience: float) -> bytes:
-    """Return the body; refuse one that is empty, larger than `limit`, or slower than `patience`."""
+async def read_body(request: Request, limit: int) -> bytes:
+    """Return the body; refuse one that is larger than `limit` bytes or slower than `PATIENCE`."""
     parts, size = [], 0
     announced = request.headers.get("content-length", "0")
     if announced.isascii() and announced.isdigit() and int(announced[:18]) > limit:
         raise Refused(413, f"the body is larger than {limit} bytes")
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(PATIENCE):
             more = True
             while more:
                 message = await request.receive()
@@ -110,9 +165,7 @@ async def read_body(request: Request, *, limit: int, patience: float) -> bytes:
                 parts.append(part)
                 more = message.get("more_body", False)
     except TimeoutError:
-        raise Refused(408, f"the body did not arrive within {patience:g} s") from None
-    if not size:
-        raise InvalidInput("the body is empty; give a JSON document")
+        raise Refused(408, f"the body did not arrive within {PATIENCE:g} s") from None
     return b"".join(parts)
 
 
@@ -121,6 +174,20 @@ def refuse_unknown(query: Mapping[str, str], known: tuple[str, ...]) -> None:
     for name in query:
         if name not in known:
             raise InvalidInput(f"unknown parameter '{name}'{closest(name, known)}")
+
+
+def query_number(query: Mapping[str, str], key: str, least: float, most: float) -> float | None:
+    """Return a parameter that is a number within bounds; None: it is not given."""
+    text = query.get(key)
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not least <= value <= most:
+        raise InvalidInput(f"{key} '{text}' must be a number from {least:g} to {most:g}")
+    return value
 
 
 class EventStream(StreamingResponse):
@@ -138,12 +205,50 @@ def stream(parts: AsyncIterator[str]) -> Response:
     return EventStream(parts, media_type="text/event-stream", headers=headers)
 
 
+class StatusStreams:
+    """Streams of a status, once per second; the first one has the waiting tasks so far.
+
+    Parameters
+    ----------
+    read : returns the status
+    most : streams that may be open at once
+    """
+
+    def __init__(
+        self, read: Callable[[], dict[str, Any]], waiting: WaitingHistory, most: int
+    ) -> None:
+        self._read, self._waiting, self._most = read, waiting, most
+        self._open = 0
+
+    def response(self) -> Response:
+        """Return a new stream, unless too many are open."""
+        if self._open >= self._most:
+            raise Refused(429, f"{self._most} streams are open", retry_after=5.0)
+        return stream(self._statuses())
+
+    async def _statuses(self) -> AsyncIterator[str]:
+        self._open += 1
+        extra = {"history": self._waiting.as_dict()}
+        try:
+            while True:
+                yield status_event(self._read() | extra)
+                extra = {}
+                await asyncio.sleep(TICK)
+        finally:
+            self._open -= 1
+
+
+def status_event(content: dict[str, Any]) -> str:
+    """Return a status as an event without a number: a stream that resumes needs only the newest."""
+    return f"event: status\ndata: {json.dumps(plain(content))}\n\n"
+
+
 def answer_json(content: Any, status: int = 200) -> Response:
     """Return compact JSON."""
     return Response(_COMPACT.encode(content), status, media_type="application/json")
 
 
-def answer_refusal(error: Refused) -> Response:
+def _answer_refusal(error: Refused) -> Response:
     """Return the line of a refusal, and after how many seconds to try again."""
     response = answer_json({"error": one_line(str(error))}, error.status)
     if error.retry_after is not None:
@@ -153,10 +258,11 @@ def answer_refusal(error: Refused) -> Response:
     return response
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
     """Return the line and the status of an error; asynchronous, so that it costs no thread."""
     if isinstance(error, Refused):
-        return answer_refusal(error)
+        return _answer_refusal(error)
     if isinstance(error, HTTPException):
-        return answer_json({"error": one_line(str(error.detail))}, error.status_code)
+        text = f"{request.method} {request.url.path}: {error.detail}"
+        return answer_json({"error": one_line(text)}, error.status_code)
     return answer_json({"error": one_line(str(error)) or "the request is not valid"}, 400)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import secrets
 import time
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from math import ceil
 from pathlib import Path
 
 from weft.errors import WeftError
+from weft.runtime.private_files import open_private
 
 PAGE_HEADERS = {
     "content-security-policy": "frame-ancestors 'none'",  # the page has the rest of its policy
@@ -65,7 +65,7 @@ def own_token(folder: Path, given: str | None, *, new: bool = False) -> tuple[To
     digest = hashlib.sha256(text.encode()).hexdigest()
     draft = path.with_suffix(".draft")
     draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+    with open_private(draft, "x", encoding="ascii") as file:
         file.write(digest)
     draft.replace(path)
     return Token(digest), text

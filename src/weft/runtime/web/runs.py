@@ -88,7 +88,7 @@ class RunTable:
         """
         self._loop = asyncio.get_running_loop()
         if run_id is not None and (found := self.find(run_id)) is not None:
-            return [found]
+            return [found[1]]
         runs = self._admitted(application, priority, given, run_id)
         written = self._loop.create_future()
         for k, (run, (body, _)) in enumerate(zip(runs, given, strict=True)):
@@ -281,13 +281,10 @@ class RunTable:
 
     # -- questions ----------------------------------------------------------
 
-    def find(self, run_id: str) -> dict[str, Any] | None:
-        """Return the facts of a run; None: there is none."""
+    def find(self, run_id: str) -> tuple[int, dict[str, Any]] | None:
+        """Return number and facts of a run; None: there is none."""
         active = self.active.get(run_id)
-        if active is not None:
-            return dict(active.facts)
-        found = self.store.find(run_id)
-        return None if found is None else found[1]
+        return self.store.find(run_id) if active is None else (active.number, dict(active.facts))
 
     def application(self, run_id: str, documents: Documents) -> Application | None:
         """Return the application of a run; None: its document is not kept any more."""
@@ -296,14 +293,6 @@ class RunTable:
             return active.app
         body = self.store.document(run_id)
         return documents.read(body)[0][1] if body else None
-
-    def number(self, run_id: str) -> int | None:
-        """Return the number of a run under which its events are stored."""
-        active = self.active.get(run_id)
-        if active is not None:
-            return active.number
-        found = self.store.find(run_id)
-        return None if found is None else found[0]
 
     def cancel(self, run_id: str) -> str | None:
         """Cancel a run: "cancelled" if it waits, "cancelling" if it runs, None if it has ended."""
@@ -328,6 +317,11 @@ class RunTable:
         if not self._listeners[run]:
             del self._listeners[run]
 
+    @property
+    def streams(self) -> int:
+        """Return the number of open streams of events."""
+        return sum(len(events) for events in self._listeners.values())
+
     def gauges(self) -> list[tuple[str, Labels, float]]:
         """Return how many runs wait and run, per application."""
         counts = {(name, state): 0 for name in self._count for state in ("waiting", "running")}
@@ -337,5 +331,4 @@ class RunTable:
             ("weft_runs", (("application", name), ("state", state)), float(count))
             for (name, state), count in counts.items()
         ]
-        streams = sum(len(events) for events in self._listeners.values())
-        return [*rows, ("weft_streams", (), float(streams))]
+        return [*rows, ("weft_streams", (), float(self.streams))]

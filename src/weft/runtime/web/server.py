@@ -20,11 +20,12 @@ from weft.runtime.costs.history import History
 from weft.runtime.journal import default_folder
 from weft.runtime.options import RunOptions
 from weft.runtime.service.service import Service
-from weft.runtime.web.app import make_app
 from weft.runtime.web.documents import Documents, registered
-from weft.runtime.web.entrance import Entrance
+from weft.runtime.web.http import Entrance, Routed
 from weft.runtime.web.limits import own_token
 from weft.runtime.web.metrics import ServerMetrics
+from weft.runtime.web.openapi import ROUTES
+from weft.runtime.web.routes import Handlers
 from weft.runtime.web.runs import RunTable
 from weft.runtime.web.state import ApplicationLimits, PageSource, ServerState
 from weft.runtime.web.store import RunStore
@@ -116,6 +117,21 @@ def opened(config: ServerConfig) -> Iterator[tuple[ServerState, str | None, int]
         store.close()
 
 
+def make_app(state: ServerState) -> Entrance:
+    """Return the application: token and rate first, then the routes."""
+    handlers = Handlers(state)
+    routes = [(r.method, r.path, getattr(handlers, r.handler)) for r in ROUTES]
+    if state.page is not None:
+        routes += [("GET", path, handlers.show_page) for path in ("/", "/runs/{id}")]
+    return Entrance(
+        Routed(routes),
+        state.token,
+        rate=state.rate,
+        metrics=state.metrics,
+        page=state.page is not None,
+    )
+
+
 def serve(config: ServerConfig, started: Callable[[str, str | None, int], None]) -> None:
     """Serve until the process is ended; runs that have not ended go on at the next start.
 
@@ -153,12 +169,9 @@ def run_app(app: Entrance, listener: socket.socket) -> None:
     gc.freeze()  # what is loaded now stays: later searches skip it
     gc.set_threshold(GARBAGE, *gc.get_threshold()[1:])
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _ended)  # uvicorn ends on its own handlers, then restores these
+        # uvicorn ends on its own handlers, restores these and repeats the signal.
+        signal.signal(number, lambda *_: None)
     uvicorn.Server(settings).run(sockets=[listener])
-
-
-def _ended(*_: object) -> None:
-    """Do nothing with a signal that has ended the server already."""
 
 
 def listening(host: str, port: int) -> socket.socket:

@@ -10,16 +10,13 @@ from weft.model import Cluster
 from weft.runtime.costs.history import History
 from weft.runtime.service.budgets import Budget
 from weft.runtime.web.documents import Documents
-from weft.runtime.web.http import in_thread
+from weft.runtime.web.http import run_in_threadpool
 from weft.runtime.web.limits import Refused, Token
 from weft.runtime.web.live.board import Drawing
 from weft.runtime.web.metrics import ServerMetrics
 from weft.runtime.web.runs import RunTable
 
 T = TypeVar("T")
-
-MAX_STREAMS = 200
-"""Streams of events that are open at once, of runs and of the service each."""
 
 MAX_QUESTIONS = 4
 """Questions that are answered in threads at once."""
@@ -54,12 +51,8 @@ class ServerState:
     token: Token
     max_body: int
     rate: float
-    patience: float = 30.0
-    """Seconds a client may take to send a body, or to take a part of a stream."""
     asked: int = field(default=0, init=False)
     """Questions that are being answered in threads."""
-    watched: int = field(default=0, init=False)
-    """Streams of the status of the service."""
     page: PageSource | None = None
     warm: bool = False
     """Whether the kernels of the usual planner are compiled."""
@@ -71,6 +64,6 @@ class ServerState:
             raise Refused(429, f"{MAX_QUESTIONS} questions are being answered", retry_after=1.0)
         self.asked += 1
         try:
-            return await in_thread(answered)
+            return await run_in_threadpool(answered)
         finally:
             self.asked -= 1

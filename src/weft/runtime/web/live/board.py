@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Drawing = Callable[[Plan | Trace], dict[str, Any]]
 """Makes the data of a chart; `weft.report` has it."""
 
-FORESEEN = 1.0
+FORECAST_SECONDS = 1.0
 """Seconds between two forecasts."""
 
 
@@ -142,7 +142,7 @@ class LiveBoard(Observer):
             at, when = self._seen
             now = at if self.over else at + max(time.perf_counter() - when, 0.0)
             with suppress(RuntimeError, IndexError):  # the run continues while this looks at it
-                if self._forecaster is not None and now - self._asked >= FORESEEN:
+                if self._forecaster is not None and now - self._asked >= FORECAST_SECONDS:
                     self._asked = now
                     found = self._forecaster.current(life, now)
                     bands = {"half": found.half, "most": found.most, "median": found.median}

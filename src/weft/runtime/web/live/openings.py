@@ -13,7 +13,7 @@ from weft.errors import WeftError
 from weft.planners.planner import Plan
 from weft.runtime.costs.estimates import estimated_problem
 from weft.runtime.costs.history import HistoryUnusable
-from weft.runtime.web.http import in_thread
+from weft.runtime.web.http import run_in_threadpool
 from weft.runtime.web.limits import Refused
 from weft.runtime.web.live.board import describe
 from weft.runtime.web.live.status import crowding, job_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 KEPT = 50
 """Runs whose openings are kept."""
 
-FORESEEN = 1.0
+FORECAST_SECONDS = 1.0
 """Seconds between two forecasts of a run."""
 
 
@@ -45,7 +45,7 @@ class Openings:
         if page is None:
             raise Refused(404, "this server has no live page")
         if run_id not in self._known:
-            app = await in_thread(lambda: state.runs.application(run_id, state.documents))
+            app = await run_in_threadpool(state.runs.application, run_id, state.documents)
             if app is None:
                 raise Refused(404, f"the document of run '{run_id}' is not kept any more")
 
@@ -98,7 +98,7 @@ class RunForecasts:
 
     def due(self) -> bool:
         """Return whether the last forecast is old."""
-        return time.monotonic() - self._asked >= FORESEEN
+        return time.monotonic() - self._asked >= FORECAST_SECONDS
 
     def update(self, run: ActiveRun) -> None:
         """Forecast the end from the present state of the run."""

@@ -10,20 +10,18 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.service.budgets import Budget
 from weft.runtime.service.service import Service
 from weft.runtime.service.session import ServiceSession
 from weft.runtime.status import StatusReader, waiting_by_reason
 from weft.runtime.web.runs import ActiveRun, RunTable
+from weft.runtime.web.state import ApplicationLimits
 from weft.sim.story import OVER, State
 
 SHOWN = 50
 """Newest runs on the page of a service."""
 
 
-def service_status(
-    runs: RunTable, shares: Mapping[str, float], budgets: Mapping[str, Budget | None]
-) -> dict[str, Any]:
+def service_status(runs: RunTable, applications: Mapping[str, ApplicationLimits]) -> dict[str, Any]:
     """Return applications, devices, waiting tasks and the newest runs."""
     session, now = runs.service.session, runs.service.backend.clock()
     status: dict[str, Any] = {"now": now, "devices": [], "waiting": {}}
@@ -34,20 +32,20 @@ def service_status(
             status = StatusReader(count_busy=False).read(life, now).as_dict()
             left = _work_left(session)
         runs.waiting.look(now, lambda: status["waiting"])
-    asked = sum(shares[name] for name in left) or 1.0
-    counts = {(name, state): 0.0 for name in shares for state in ("waiting", "running")}
+    asked = sum(applications[name].share for name in left) or 1.0
+    counts = {(name, state): 0.0 for name in applications for state in ("waiting", "running")}
     counts |= {(key[0][1], key[1][1]): n for what, key, n in runs.gauges() if what == "weft_runs"}
     devices = max(len(status["devices"]), 1)
     rows = {
         name: {
-            "share": share,
-            "budget": None if (budget := budgets.get(name)) is None else asdict(budget),
-            "left": runs.service.budget_left(name, now) if budget is not None else None,
+            "share": one.share,
+            "budget": None if one.budget is None else asdict(one.budget),
+            "left": None if one.budget is None else runs.service.budget_left(name, now),
             "running": counts[name, "running"],
             "waiting": counts[name, "waiting"],
-            "eta": left[name] / (devices * share / asked) if name in left else None,
+            "eta": left[name] / (devices * one.share / asked) if name in left else None,
         }
-        for name, share in shares.items()
+        for name, one in applications.items()
     }
     listed = runs.store.listed(application=None, state=None, limit=SHOWN)
     known = {run["id"]: runs.active[run["id"]].facts for run in listed if run["id"] in runs.active}
