@@ -79,7 +79,7 @@ def test_a_full_queue_pushes_back():
     queue = WaitQueue(capacity=2)
     queue.put("a", 0)
     queue.put("a", 1)
-    with pytest.raises(QueueFull, match="'b' has to wait"):
+    with pytest.raises(QueueFull, match="'b' must submit again later"):
         queue.put("b", 2)
     waiter = threading.Thread(target=lambda: queue.put("b", 2, timeout=PATIENCE))
     waiter.start()
@@ -93,7 +93,7 @@ def test_a_full_queue_pushes_back():
 
 
 def test_nonsense_is_refused():
-    with pytest.raises(weft.InvalidInput, match="room for 0"):
+    with pytest.raises(weft.InvalidInput, match="capacity is 0"):
         WaitQueue(0)
     with pytest.raises(weft.InvalidInput, match="share of 'a'"):
         WaitQueue(shares={"a": 0.0})
@@ -101,6 +101,12 @@ def test_nonsense_is_refused():
         WaitQueue().put("a", 0, cost=0.0)
     with pytest.raises(IndexError):
         WaitQueue().take()
+    with LocalBackend(1) as backend, pytest.raises(weft.UnknownName, match="did you mean 'eft'"):
+        Service(backend, policy="efty")
+    with pytest.raises(weft.InvalidInput, match="give a backend object"):
+        Service("local")
+    with pytest.raises(weft.InvalidInput, match="Budget: seconds is 'a'"):
+        Budget("a", 1.0)
 
 
 # -- the service, in virtual time ---------------------------------------------
@@ -318,7 +324,7 @@ def test_a_full_service_pushes_back():
     service = Service(FakeBackend(weft.Cluster(speed=[1.0])), capacity=1)
     workflow = weft.Workflow(work=[1.0], src=[], dst=[], data=[])
     service.submit("a", workflow, functions={"task": print})
-    with pytest.raises(QueueFull, match="'b' has to wait"):
+    with pytest.raises(QueueFull, match="'b' must submit again later"):
         service.submit("b", workflow, functions={"task": print}, timeout=0.01)
     with service:  # runs what waits
         later = service.submit("b", workflow, functions={"task": print}, timeout=PATIENCE)

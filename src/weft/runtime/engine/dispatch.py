@@ -202,18 +202,12 @@ class Dispatch:
             sent.group.batch = -1 if sent.group.batch == RESERVED else sent.group.batch
 
     def _reserve(self, group: Group, device: int, now: float) -> bool:
-        """Reserve room for a group; if there is none, set the time of the next check."""
+        """Reserve the cost of a group; if its budget is used up, set the time of the next check."""
         if self.reservations is None or group.batch == RESERVED:
             return True
         job, first = self.life.place[group.members[0]][0], group.members[0]
-        memory = sum(
-            float(self.life.problem(i).workflow.memory[self.life.place[i][1]])
-            for i in group.members
-        )
         predicted = self.life.expected(group.members, device)
-        again = self.reservations.admit(
-            first, device, job=job, predicted=predicted, now=now, memory=memory
-        )
+        again = self.reservations.admit(first, device, job=job, predicted=predicted, now=now)
         if again is not None:
             self.wakes[device] = again
             return False

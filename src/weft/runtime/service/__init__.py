@@ -1,6 +1,6 @@
 """The service: submissions of several applications on one backend.
 
-- `budgets`: reservations and budgets
+- `budgets`: seconds of device time per period
 - `fair_share`: weighted fair sharing
 - `queue`: the wait queue
 - `service`: the service

@@ -1,4 +1,4 @@
-"""Reservations of devices: slots, memory, and a budget of seconds per application and period.
+"""Budgets: seconds of device time per application and period.
 
 Budgets are enforced as in TimeGraph (Kato et al., USENIX ATC 2011, section 4): *posterior*
 enforcement lets a command group start while the budget is positive and carries the overdraft into
@@ -14,8 +14,10 @@ from math import floor, inf
 from typing import Literal
 
 from weft.errors import InvalidInput
+from weft.typed import description
 
 
+@description
 @dataclass(frozen=True)
 class Budget:
     """Seconds of device time that an application may use per period."""
@@ -26,7 +28,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         """Refuse budgets under which nothing could run."""
-        if not 0 < self.seconds < float("inf") or not 0 < self.period < float("inf"):
+        if not 0 < self.seconds < inf or not 0 < self.period < inf:
             raise InvalidInput(
                 f"a budget of {self.seconds} s every {self.period} s; both must be finite and "
                 "above zero"
@@ -57,13 +59,12 @@ class _Account:
 
 
 class Reservations:
-    """Room on devices, and the budgets of applications.
+    """The budgets of applications, and the predicted costs of admitted groups.
 
     Parameters
     ----------
     applications : application of each job
     budgets : application -> budget; none: no limit
-    space : memory and slots of devices; None: only the window limits them
 
     Examples
     --------
@@ -74,11 +75,8 @@ class Reservations:
     10.0
     """
 
-    def __init__(
-        self, applications: Sequence[str], budgets: Mapping[str, Budget], space: Space | None = None
-    ) -> None:
+    def __init__(self, applications: Sequence[str], budgets: Mapping[str, Budget]) -> None:
         self.applications = list(applications)
-        self.space = space
         self._accounts = {
             name: _Account(budget, budget.seconds) for name, budget in budgets.items()
         }
@@ -87,44 +85,27 @@ class Reservations:
 
     def begin(self) -> None:
         """Start a session: release all reservations; budgets and overdrafts stay."""
-        for owner, device in list(self._promised):
-            self.release(owner, device)
-        self.applications = []
+        self._promised.clear()
+        self.applications.clear()
 
     def join(self, application: str, job: int) -> None:
         """Set the application of a job."""
         self.applications[job : job + 1] = [application]
 
     def left(self, application: str, now: float) -> float:
-        """Return the remaining budget; an overdraft is negative."""
-        account = self._accounts[application]
-        account.at(now)
-        return account.left
-
-    def peek(self, application: str, now: float) -> float:
-        """Return the remaining budget without an update, for other threads."""
+        """Return the remaining budget; an overdraft is negative. Safe for other threads."""
         account = replace(self._accounts[application])
         account.at(now)
         return account.left
 
     def admit(
-        self,
-        owner: int,
-        device: int,
-        *,
-        job: int,
-        predicted: float,
-        now: float,
-        memory: float = 0.0,
+        self, owner: int, device: int, *, job: int, predicted: float, now: float
     ) -> float | None:
-        """Reserve room for a group; return None, or when to ask again."""
+        """Reserve the predicted cost of a group; return None, or when to ask again."""
         again = self.affords(job, predicted, now)
-        if again is not None:
-            return again
-        if self.space is not None and not self.space.take(owner, device, memory):
-            return inf  # when something ends
-        self._promised[owner, device] = (self.applications[job], predicted)
-        return None
+        if again is None:
+            self._promised[owner, device] = (self.applications[job], predicted)
+        return again
 
     def settle(self, owner: int, device: int, *, job: int, seconds: float, now: float) -> None:
         """Charge an ended group to the budget and release its reservation."""
@@ -136,8 +117,7 @@ class Reservations:
 
     def release(self, owner: int, device: int) -> None:
         """Release the reservation of a group that never ran."""
-        if self._promised.pop((owner, device), None) is not None and self.space is not None:
-            self.space.give_back(owner, device)
+        self._promised.pop((owner, device), None)
 
     def affords(self, job: int, predicted: float, now: float) -> float | None:
         """Return None if the budget lets a group start now, or when to ask again.
@@ -155,42 +135,3 @@ class Reservations:
         # A group that costs more than a whole budget may start with a full one, in overdraft.
         full = account.left >= account.budget.seconds and promised == 0
         return None if full or account.left - promised >= predicted else account.next()
-
-
-class Space:
-    """Memory and slots of devices; a reservation is granted whole or not at all.
-
-    Examples
-    --------
-    >>> space = Space(memory=[8.0], slots=[2])
-    >>> space.take(1, 0, 5.0), space.take(2, 0, 5.0), space.take(3, 0, 3.0), space.take(4, 0, 0.0)
-    (True, False, True, False)
-    >>> space.give_back(1, 0)
-    >>> space.take(2, 0, 5.0)
-    True
-    """
-
-    def __init__(self, memory: Sequence[float], slots: Sequence[int]) -> None:
-        if len(memory) != len(slots):
-            raise InvalidInput(f"memory is given for {len(memory)} devices, slots for {len(slots)}")
-        self._memory = list(memory)
-        self._slots = list(slots)
-        self._taken: dict[tuple[int, int], float] = {}
-
-    def take(self, owner: int, device: int, memory: float) -> bool:
-        """Reserve a slot and memory, one reservation per owner and device; False: no room."""
-        if (owner, device) in self._taken:
-            raise InvalidInput(f"task {owner} has a reservation on device {device} already")
-        if self._slots[device] < 1 or memory > self._memory[device]:
-            return False
-        self._slots[device] -= 1
-        self._memory[device] -= memory
-        self._taken[owner, device] = memory
-        return True
-
-    def give_back(self, owner: int, device: int) -> None:
-        """Release the reservation of an owner on a device."""
-        if (owner, device) not in self._taken:
-            raise InvalidInput(f"task {owner} has no reservation on device {device}")
-        self._slots[device] += 1
-        self._memory[device] += self._taken.pop((owner, device))

@@ -54,9 +54,7 @@ class WaitQueue(Generic[T]):
 
     def __init__(self, capacity: int = 1000, *, shares: Mapping[str, float] | None = None) -> None:
         if capacity < 1:
-            raise InvalidInput(
-                f"a wait queue with room for {capacity}; it needs room for one at least"
-            )
+            raise InvalidInput(f"capacity is {capacity}; it must be at least 1")
         self.capacity = capacity
         self.shares = Shares(shares)
         self._lines: dict[str, dict[float, deque[Waiting[T]]]] = {}
@@ -95,8 +93,8 @@ class WaitQueue(Generic[T]):
                 lambda: self._count < self.capacity or self._closed, timeout
             ):
                 raise QueueFull(
-                    f"the wait queue is full ({self.capacity}); '{application}' has to wait or "
-                    "come again later"
+                    f"the wait queue is full ({self.capacity} submissions); '{application}' must "
+                    "submit again later"
                 )
             if self._closed:
                 raise QueueFull(f"the wait queue is closed; '{application}' cannot submit")

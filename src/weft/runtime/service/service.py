@@ -14,8 +14,10 @@ from concurrent.futures import Future
 from math import inf
 from typing import Any, Self
 
+from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.policies import Policy
+from weft.policies.load import load_policy
 from weft.runtime.backends.protocol import Backend
 from weft.runtime.costs.history import History
 from weft.runtime.inputs.functions import application_of
@@ -67,10 +69,12 @@ class Service:
         options: RunOptions | None = None,
     ) -> None:
         if max_concurrent < 1:
+            raise InvalidInput(f"max_concurrent is {max_concurrent}; it must be at least 1")
+        if not hasattr(backend, "modelled"):
             raise InvalidInput(
-                f"max_concurrent is {max_concurrent}; an application needs room for one "
-                "submission at least"
+                f"backend is {shown(backend)}; give a backend object, such as LocalBackend(2)"
             )
+        load_policy(policy)  # refuses unknown names here, not in the thread of the service
         self.backend = backend
         self.queue: WaitQueue[Submission] = WaitQueue(capacity, shares=shares)
         self.max_concurrent = max_concurrent
@@ -99,6 +103,7 @@ class Service:
         self.queue.close()
         self._thread.join()
 
+    @typed
     def submit(
         self,
         application: str,
@@ -139,7 +144,7 @@ class Service:
     def budget_left(self, application: str, now: float) -> float:
         """Return the seconds that are left of an application's budget."""
         book = self._config.reservations
-        return inf if book is None else book.peek(application, now)
+        return inf if book is None else book.left(application, now)
 
     def _serve(self) -> None:
         while True:
@@ -149,13 +154,13 @@ class Service:
                 return
             if self._config.reservations is not None:
                 self._config.reservations.begin()
-            self.session = period = ServiceSession(
+            self.session = ServiceSession(
                 self.backend,
                 self._config,
                 self._next_submission,
                 max_concurrent=self.max_concurrent,
             )
-            period.run(first, self._since())
+            self.session.run(first, self._since())
             self._clock = max(self._clock, self.backend.clock())
 
     def _next_submission(self, allowed: Allowed, seconds: float) -> Waiting[Submission] | None:
@@ -180,8 +185,6 @@ class Service:
         """
         if self._origin is None:
             self._origin = time.perf_counter()
-        return (
-            self._clock
-            if self.backend.modelled
-            else max(self._clock, time.perf_counter() - self._origin)
-        )
+        if self.backend.modelled:
+            return self._clock
+        return max(self._clock, time.perf_counter() - self._origin)

@@ -235,11 +235,13 @@ class ServiceSession(Observer):
     # -- inside -------------------------------------------------------------
 
     def _make_driver(self, workload: Workload, wanted: Iterable[int]) -> Driver:
+        options = self.config.options
         self._driver = Driver(
             LiveLifecycle(workload, modelled=self.backend.modelled),
             self.backend,
             self._decider,
-            options=replace(self.config.options, window=self._window()),
+            # How many groups of these a device may hold, the decider says.
+            options=replace(options, window=max(options.window, MOST_AHEAD)),
             reservations=self.config.reservations,
             wanted=frozenset(wanted),
             observers=[self, *([self._recorder] if self._recorder else [])],
@@ -248,10 +250,6 @@ class ServiceSession(Observer):
             fallback=lambda: self._make_decider("eft"),
         )
         return self._driver
-
-    def _window(self) -> int:
-        """Return the groups a device may hold; how many of them it does, the decider says."""
-        return max(self.config.options.window, MOST_AHEAD)
 
     def _may_begin(self, application: str, priority: float) -> bool:
         """Return whether an application may have one more; lower priorities do not count."""
@@ -269,12 +267,10 @@ class ServiceSession(Observer):
         ]
 
     def _make_decider(self, policy: str | Policy) -> FairShareDecider:
-        ahead = 1 if self.backend.modelled else self.config.options.window
-        decides = load_policy(policy)
         decider = FairShareDecider(
-            decides,
+            load_policy(policy),
             self.config.shares,
-            ahead=ahead,
+            ahead=1 if self.backend.modelled else self.config.options.window,
             reservations=self.config.reservations,
             backlogged=self._backlogged,
         )
