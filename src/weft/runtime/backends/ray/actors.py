@@ -14,7 +14,9 @@ from weft.errors import WeftError
 from weft.model import Cluster
 from weft.runtime.backends.calls import MAX_KILLED_STARTS, Calls
 from weft.runtime.backends.local.device import with_nodes_of
+from weft.runtime.backends.protocol import Transfer
 from weft.runtime.backends.ray.actor import DeviceActor, Packed
+from weft.runtime.backends.ray.links import probes
 from weft.runtime.backends.ray.session import Devices, HeadGone, RaySession
 from weft.runtime.backends.ray.slots import ActorSlot, cause_of_loss, clock_offset
 from weft.runtime.backends.real import RealBackend, machine
@@ -40,6 +42,8 @@ class ActorBackend(RealBackend):
 
     _calls: Calls[Packed]
     """Of the run; actors receive its functions before its clock starts."""
+    _probed = False
+    """Whether the links between nodes were measured."""
 
     def __init__(
         self, devices: Devices = None, *, address: str | None = None, processors: int | None = None
@@ -205,6 +209,17 @@ class ActorBackend(RealBackend):
         slot.preloaded = slot.actor.learn.remote([p for p in sys.path if p], functions)
         slot.loaded_functions = set(functions)
         slot.free_at = -inf
+
+    def _probe_links(self) -> list[tuple[int, Transfer]]:
+        """Measure the links between the nodes of the actors, once."""
+        if self._probed or self._session.started:
+            return []
+        self._probed = True
+        first: dict[str, ActorSlot] = {}
+        for slot in self._slots:
+            if slot is not None:
+                first.setdefault(slot.node, slot)
+        return list(probes(self._ray, first))
 
     def _replace_dead(self, slot: ActorSlot, error: Any) -> None:
         """Report a dead actor and start another."""

@@ -38,8 +38,7 @@ from weft.runtime.backends.protocol import (
 )
 from weft.runtime.backends.ray.actor import packed, pickling, unpacked
 from weft.runtime.backends.ray.actors import TICK, ActorBackend
-from weft.runtime.backends.ray.links import probes
-from weft.runtime.backends.ray.own_tasks import Host, OwnTasks
+from weft.runtime.backends.ray.own_tasks import OwnTasks, hosts_of
 from weft.runtime.backends.ray.plan import WholeCalls
 from weft.runtime.backends.ray.session import START_TRIES, Devices, HeadGone
 from weft.runtime.backends.ray.slots import ActorSlot, SentCall, TransferEstimator, cause_of_loss
@@ -64,8 +63,6 @@ class RayBackend(ActorBackend):
     """
 
     name = "ray"
-    _probed = False
-    """Whether the links between nodes were measured."""
 
     def __init__(
         self,
@@ -243,12 +240,7 @@ class RayBackend(ActorBackend):
         """
         if any(spec.cpus or spec.gpus for spec in self.specs) or self._events:
             return False
-        hosts: dict[str, Host] = {}
-        for slot in self._slots:
-            if slot is not None:
-                devices = hosts[slot.node].devices if slot.node in hosts else ()
-                hosts[slot.node] = Host((*devices, slot.device), slot.offset)
-        graph = OwnTasks(self._ray, hosts, self._transfers, self._origin)
+        graph = OwnTasks(self._ray, hosts_of(self._slots), self._transfers, self._origin)
         calls = self._calls
         graph.submit(
             rows, lambda i: (calls.name(i), calls.functions[calls.function[i]], calls.arguments(i))
@@ -257,17 +249,6 @@ class RayBackend(ActorBackend):
         return True
 
     # -- inside -------------------------------------------------------------
-
-    def _probe_links(self) -> list[tuple[int, Transfer]]:
-        """Measure the links between the nodes of the actors, once."""
-        if self._probed or self._session.started:
-            return []
-        self._probed = True
-        first: dict[str, ActorSlot] = {}
-        for slot in self._slots:
-            if slot is not None:
-                first.setdefault(slot.node, slot)
-        return list(probes(self._ray, first))
 
     def _lost_some(self) -> bool:
         """Return whether an actor died; the loss is among the next events."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from weft.runtime.backends.local.worker import loaded
 from weft.runtime.backends.protocol import Finished
 from weft.runtime.backends.ray.actor import Packed, perform, pickling
-from weft.runtime.backends.ray.slots import TransferEstimator
+from weft.runtime.backends.ray.slots import ActorSlot, TransferEstimator
 from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
 
 TICK = 0.5
@@ -127,6 +127,16 @@ class OwnTasks:
             0, device, start, finish, (float(size),), (branches,), moved, f"{node}-{process}"
         )
         return True
+
+
+def hosts_of(slots: Iterable[ActorSlot | None]) -> dict[str, Host]:
+    """Return node of Ray -> its devices, of those whose actors are up."""
+    hosts: dict[str, Host] = {}
+    for slot in slots:
+        if slot is not None:
+            devices = hosts[slot.node].devices if slot.node in hosts else ()
+            hosts[slot.node] = Host((*devices, slot.device), slot.offset)
+    return hosts
 
 
 def parents_first(rows: Sequence[PlanRow]) -> list[PlanRow]:
