@@ -3,6 +3,7 @@
 speed           planning, simulation and start-up times
 large           one large plan in its own process
 scale           ten million tasks, changes of plans, search on large graphs
+parts           large graphs in parts, beside HEFT
 peer            HEFT of the package anrg-saga on the same problem
 quality         gap to the best known makespan at equal time limits
 search          `anytime` in processor time of one thread
@@ -15,6 +16,7 @@ __all__ = [
     "conditional",
     "conditional_peers",
     "large",
+    "parts",
     "peer",
     "published_like",
     "quality",

@@ -1,4 +1,4 @@
-"""Scale of planning: ten million tasks, answers to changes, search on large graphs.
+"""Scale of planning: ten million tasks, answers to changes, search and parts of large graphs.
 
 ``weft bench --large`` prints the table. Times are processor time of one thread, but for the time
 limit of the search.
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.experiments.benchmarks import parts
 from weft.experiments.benchmarks.large import layered
 from weft.experiments.benchmarks.speed import BenchMeasure, document
 from weft.experiments.harness import provenance
@@ -45,11 +46,12 @@ def measures(*, quick: bool = False) -> Iterator[BenchMeasure]:
     for n, p in SEARCHED:
         part = 100 if quick else 1
         yield searching(n // part, p // (8 if quick else 1), 0.5 if quick else SEARCH_SECONDS)
+    yield parts.compared(parts.QUICK_CASES if quick else parts.CASES)
 
 
 def count() -> int:
     """Return the number of measurements."""
-    return 1 + len(REPLANNED) + len(SEARCHED)
+    return 2 + len(REPLANNED) + len(SEARCHED)
 
 
 def planning(sizes: Sequence[int], p: int = DEVICES) -> BenchMeasure:
