@@ -2,11 +2,10 @@
 
 - `description`: the stages and units of a cascade file
 - `stage`: a stage in a worker process
-- `state`: what units do and what waits, for live pages
 - `request`: an accepted request
 - `work`: batches on units
 - `runner`: sends batches to units, and tries what fails again
-- `feed`: changes, for watchers
+- `feed`: what units do, what waits and what changes, for live pages
 - `cascade`: requests in, answers out
 - `lines`: requests as lines of JSON
 - `drift`: measurements beside the stream
@@ -23,6 +22,5 @@ __all__ = [
     "request",
     "runner",
     "stage",
-    "state",
     "work",
 ]

@@ -7,7 +7,6 @@ is answered once or fails with a clear error.
 from __future__ import annotations
 
 import heapq
-import logging
 import os
 import threading
 import warnings
@@ -17,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from math import inf
+from math import inf, isfinite
 from typing import Any, NamedTuple, Self, TypeVar
 
 from weft.errors import InvalidInput, WeftError
@@ -27,11 +26,10 @@ from weft.policies.load import load_policy
 from weft.runtime.backends.local.backend import LocalBackend
 from weft.runtime.cascade.description import CascadeDescription, load_cascade
 from weft.runtime.cascade.drift import StreamDrift
-from weft.runtime.cascade.feed import CascadeFeed
+from weft.runtime.cascade.feed import CascadeFeed, CascadeState, StageState
 from weft.runtime.cascade.measured import Measurements
 from weft.runtime.cascade.request import DeadlineMissed, Request
 from weft.runtime.cascade.runner import UnitRunner
-from weft.runtime.cascade.state import CascadeState, StageState
 from weft.runtime.deciders.shadow import ShadowReport
 from weft.runtime.engine.failure import PolicyReplaced
 from weft.runtime.service.queue import QueueFull
@@ -45,7 +43,6 @@ RULE = "eft"
 PATIENCE = 1.0
 """Seconds that a policy may wait though nothing runs, before a rule replaces it."""
 
-LOG = logging.getLogger("weft.cascade")
 R = TypeVar("R")
 
 
@@ -83,9 +80,9 @@ class Cascade:
         shadow: str | os.PathLike[str] | Policy | None = None,
         stream: str | os.PathLike[str] | None = None,
     ) -> None:
-        known = (
-            where if isinstance(where, CascadeDescription) else load_cascade(where, stream=stream)
-        )
+        known = where
+        if not isinstance(known, CascadeDescription):
+            known = load_cascade(known, stream=stream)
         self.description = known
         self.replaced = ""
         self.counts: Counter[str] = Counter()
@@ -131,6 +128,7 @@ class Cascade:
 
     # -- for callers --------------------------------------------------------
 
+    @typed
     def submit(
         self, payload: Any, *, timeout: float | None = None, priority: float = 0.0
     ) -> Future[Any]:
@@ -143,6 +141,8 @@ class Cascade:
         """
         if timeout is not None and not timeout > 0:
             raise InvalidInput(f"the timeout of a request is {timeout}; it must be above zero")
+        if not isfinite(priority):
+            raise InvalidInput(f"the priority of a request is {priority}; it must be finite")
         now = self._backend.clock()
         request = Request(payload, now, now + (inf if timeout is None else timeout), priority)
         with self._lock:
@@ -150,10 +150,7 @@ class Cascade:
                 raise WeftError(f"the cascade is closed{self._broken and ': '}{self._broken}")
             if self._open >= self.description.queue:
                 self.counts["refused"] += 1
-                raise QueueFull(
-                    f"{self._open} requests are open, as many as the queue has room for; "
-                    "come again later"
-                )
+                raise QueueFull(f"{self._open} requests are open, the most; come again later")
             self._open += 1
             self.counts["accepted"] += 1
             self._incoming.append(request)
@@ -209,6 +206,7 @@ class Cascade:
         """Return the name of the policy that decides."""
         return self._session.policy.name
 
+    @typed
     def use(
         self,
         policy: str | os.PathLike[str] | Policy,
@@ -258,17 +256,18 @@ class Cascade:
 
     def _done(self, request: Request, future: Future[Any]) -> None:
         """Count an ended request; tell the thread of a cancelled one."""
+        if future.cancelled():
+            kind = "cancelled"
+        else:
+            kind = "answered" if future.exception() is None else "failed"
         with self._lock:
             self._open -= 1
-            if future.cancelled():
-                self.counts["cancelled"] += 1
+            self.counts[kind] += 1
+            if kind == "cancelled":
                 self._cancelled.append(request)
                 if not self._broken:
                     self._backend.wake()
-            else:
-                self.counts["answered" if future.exception() is None else "failed"] += 1
-        kind = "answered" if not future.cancelled() and future.exception() is None else "failed"
-        self._feed.tell("cancelled" if future.cancelled() else kind, job=request.job)
+        self._feed.tell(kind, job=request.job)
 
     # -- the thread ---------------------------------------------------------
 
@@ -325,11 +324,8 @@ class Cascade:
             self.replaced = self.proposal = ""
             self._drift = StreamDrift(change.stream or self._drift.stream)
             self._drift.check(self.measured)
-            self._note("policy", f"'{change.policy.name}' decides")
+            self._feed.tell("policy", text=f"'{change.policy.name}' decides")
             change.done.set_result(None)
-
-    def _note(self, kind: str, text: str) -> None:
-        self._feed.tell(kind, text=text)
 
     def _answer(self, request: Request, value: Any) -> None:
         del self._jobs[request.job]
@@ -338,18 +334,19 @@ class Cascade:
     def _look_for_drift(self) -> None:
         found = self._drift.check(self.measured)
         if found and not self.proposal:
-            self._note("drift", f"{found}; tune again: weft cascade tune")
+            self._feed.tell("drift", text=f"{found}; tune again: weft cascade tune")
         self.proposal = found
 
     def _accept(self) -> None:
         while self._incoming:
-            request = self._incoming.popleft()
+            request = self._incoming[0]  # it stays until it has a job, so that its future ends
             if request.future.cancelled():
+                self._incoming.popleft()
                 continue
             deadline, priority = request.deadline, request.priority
             enter = partial(self._session.arrived, deadline=deadline, priority=priority)
             request.job = self._ask(enter)
-            self._jobs[request.job] = request
+            self._jobs[request.job] = self._incoming.popleft()
             self._feed.tell("accepted", job=request.job)
             self.measured.arrival(request.arrived)
             if self._drift.due(self.measured):
@@ -394,7 +391,7 @@ class Cascade:
     def _replace(self, why: str) -> None:
         self.replaced = why
         name = self._session.policy.name
-        self._note("policy replaced", f"'{RULE}' decides, not '{name}': {why}")
+        self._feed.tell("policy replaced", text=f"'{RULE}' decides, not '{name}': {why}")
         warnings.warn(
             f"policy '{name}' is replaced by '{RULE}': {why}", PolicyReplaced, stacklevel=2
         )

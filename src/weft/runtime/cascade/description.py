@@ -44,7 +44,6 @@ DEFAULT_POLICY = "conditional-any"
 QUEUE = 1000
 """Requests that may be open at once, by default."""
 
-
 MOST = 2**31
 """Above every number of threads and of waiting requests."""
 
@@ -84,14 +83,14 @@ class CascadeDescription:
     def __post_init__(self) -> None:
         """Refuse names that the stream does not have, and tasks without a stage."""
         workflow, cluster = self.stream.problem.workflow, self.stream.problem.cluster
-        tasks = [workflow.task_name(t) for t in range(workflow.n)]
+        tasks = list(workflow.task_names)
         _known(self.stages, tasks, "stage", "task")
         _known(self.units, [*cluster.names, *cluster.kinds], "unit", "unit")
         missing = [task for task in tasks if task not in self.stages]
         if missing:
             raise InvalidInput(f"task '{missing[0]}' has no stage; add [stages.{missing[0]}]")
         if self.queue < 1:
-            raise InvalidInput(f"the queue has room for {self.queue} requests; it needs one")
+            raise InvalidInput(f"queue is {self.queue}; it must be at least 1")
 
     def devices(self) -> list[LocalDevice]:
         """Return the processes, in the order of the units."""
@@ -172,4 +171,5 @@ def _count(r: Record, key: str, default: int) -> int:
 def _known(given: Mapping[str, object], known: list[str], what: str, of: str) -> None:
     for name in given:
         if name not in known:
-            raise UnknownName(f"{what} '{name}' is no {of} of the stream{closest(name, known)}")
+            near = closest(name, dict.fromkeys(known))
+            raise UnknownName(f"{what} '{name}' is no {of} of the stream{near}")

@@ -50,8 +50,8 @@ class StreamDrift:
     def _branches(self, recent: Measurements) -> list[tuple[float, str]]:
         workflow, found = self.stream.problem.workflow, []
         for c, t in enumerate(workflow.choices.task.tolist()):
-            task, span = workflow.task_name(t), workflow.choices.branches(c)
-            labels = workflow.choices.labels[span.start : span.stop]
+            task = workflow.task_name(t)
+            labels = [workflow.choices.labels[b] for b in workflow.choices.branches(c)]
             total = sum(recent.branches[task, label] for label in labels)
             known = self.stream.drift[c].probability[0].tolist()
             for label, p in zip(labels, known, strict=True):

@@ -1,7 +1,7 @@
-"""Changes of a cascade while it runs, for pages and other programs that follow it.
+"""A moment of a cascade, and its changes, for live pages and other programs that follow it.
 
-`Cascade.state()` is what goes on now; `Cascade.watch(f)` calls `f` with every change after it, a
-document that JSON can hold::
+`Cascade.state()` is what goes on now: every stream of live pages sends it once per second.
+`Cascade.watch(f)` calls `f` with every change after it, a document that JSON can hold::
 
     {"time": 3.21, "kind": "batch", "unit": "one", "stage": "large", "jobs": [8]}
 """
@@ -11,7 +11,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from weft.runtime.status import Snapshot
 
 EVENTS = 100
 """Events that are kept."""
@@ -33,6 +36,58 @@ CHANGES = {
 
 LOG = logging.getLogger("weft.cascade")
 Watcher = Callable[[dict[str, Any]], object]
+
+
+@dataclass(frozen=True)
+class UnitState:
+    """What a unit does: `task` is empty while it is idle; `batch` is 0 while it loads a stage.
+
+    Attributes
+    ----------
+    since : when the batch began, in seconds since the cascade began
+    queued : batches that wait for the unit
+    """
+
+    name: str
+    kind: str
+    up: bool
+    task: str
+    batch: int
+    since: float | None
+    queued: int
+
+
+@dataclass
+class StageState:
+    """Requests at a stage, and what it has done so far.
+
+    Attributes
+    ----------
+    waiting, queued, running : requests that wait for a decision, for their unit, or run
+    batches, requests, seconds : all that were measured
+    """
+
+    waiting: int = 0
+    queued: int = 0
+    running: int = 0
+    batches: int = 0
+    requests: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class CascadeState(Snapshot):
+    """A moment of a cascade; `now` in seconds since it began, `requests` are those that are open.
+
+    Examples
+    --------
+    >>> CascadeState(1.5, 0, (), {"small": StageState(waiting=2)}).as_dict()["stages"]["small"]
+    {'waiting': 2, 'queued': 0, 'running': 0, 'batches': 0, 'requests': 0, 'seconds': 0.0}
+    """
+
+    requests: int
+    units: tuple[UnitState, ...]
+    stages: dict[str, StageState]
 
 
 class CascadeEvent(NamedTuple):

@@ -98,14 +98,10 @@ class Measurements:
     def expected(self, kind: str, task: str, largest: int) -> list[float]:
         """Return the seconds of batches of 1 to `largest` by the stream."""
         problem = self.stream.problem
-        unit, t = problem.cluster.kinds.index(kind), self._task(task)
+        unit, t = problem.cluster.kinds.index(kind), problem.workflow.index[task]
         one = max(problem.duration(t, unit), 1e-9)
         growth = problem.cluster.batch_growth([self._kind(t)])[0, unit]
         return [one * float(growth[min(b, len(growth) - 1)]) for b in range(largest)]
-
-    def _task(self, name: str) -> int:
-        workflow = self.stream.problem.workflow
-        return [workflow.task_name(t) for t in range(workflow.n)].index(name)
 
     def _kind(self, t: int) -> str:
         workflow = self.stream.problem.workflow
@@ -137,7 +133,7 @@ class Measurements:
             f"name = {_text(stream.name)}",
             f"jobs = {stream.jobs}",
             f"tick = {_number(stream.tick)}",
-            f"start = {_texts(self._starts())}",
+            f"start = {_text(self._starts())}",
             "",
             "[arrivals]",
             f"process = {_text(process)}",
@@ -181,13 +177,13 @@ class Measurements:
             f"name = {_text(workflow.task_name(t))}",
             f"time = {_table({kind: _number(s) for kind, s in times.items()})}",
             f"kind = {_text(self._kind(t))}",
-            *([f"then = {_texts(then)}"] if then else []),
+            *([f"then = {_text(then)}"] if then else []),
         ]
 
     def _choice_table(self, c: int) -> list[str]:
         workflow, choices = self.stream.problem.workflow, self.stream.problem.workflow.choices
-        task, span = workflow.task_name(int(choices.task[c])), choices.branches(c)
-        labels = list(choices.labels[span.start : span.stop])
+        task = workflow.task_name(int(choices.task[c]))
+        labels = [choices.labels[b] for b in choices.branches(c)]
         share = self.share(task, labels, self.stream.drift[c].probability[0].tolist())
         leads: dict[str, list[str]] = {label: [] for label in labels}
         for e in np.flatnonzero(choices.edge_choice == c).tolist():
@@ -198,7 +194,7 @@ class Measurements:
             "[[choices]]",
             f"task = {_text(task)}",
             f"branches = {_table({label: repr(p) for label, p in share.items()})}",
-            f"leads_to = {_table({label: _texts(targets) for label, targets in leads.items()})}",
+            f"leads_to = {_table({label: _text(targets) for label, targets in leads.items()})}",
             *(["estimate = true"] if c in self.stream.watched else []),
         ]
 
@@ -231,12 +227,8 @@ def _worthwhile(seconds: list[float]) -> int:
     return next(size for size, s in enumerate(per_task, 1) if s <= least)
 
 
-def _text(value: str) -> str:
-    return json.dumps(value)
-
-
-def _texts(values: list[str]) -> str:
-    return json.dumps(values)
+def _text(value: str | list[str]) -> str:
+    return json.dumps(value)  # such texts and lists are TOML, too
 
 
 def _number(seconds: float) -> str:

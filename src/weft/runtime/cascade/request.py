@@ -45,32 +45,30 @@ class Request:
 
     def answer(self, value: Any) -> None:
         """Complete its future, unless it was cancelled."""
-        self._end()
-        if not self.future.done() and self.future.set_running_or_notify_cancel():
+        if self._end():
             self.future.set_result(value)
 
     def fail(self, error: Exception) -> None:
         """Complete its future with an error, unless it was cancelled."""
-        self._end()
-        if not self.future.done() and self.future.set_running_or_notify_cancel():
+        if self._end():
             self.future.set_exception(error)
 
-    def _end(self) -> None:
+    def _end(self) -> bool:
+        """Mark it as over; return whether its future is still open."""
         self.over, self.payload = True, None  # its deadline may keep the request for long
+        return not self.future.done() and self.future.set_running_or_notify_cancel()
 
 
 class StageGraph:
     """Which tasks follow from outcomes, and which values they take."""
 
     def __init__(self, workflow: Workflow) -> None:
-        names = [workflow.task_name(t) for t in range(workflow.n)]
-        choices = workflow.choices
+        names, choices = workflow.task_names, workflow.choices
         self.labels: dict[str, list[str]] = {name: [] for name in names}
         for c, task in enumerate(choices.task.tolist()):
             if self.labels[names[task]]:
                 raise Unsupported(f"task '{names[task]}' has two choices; a stage has at most one")
-            span = choices.branches(c)
-            self.labels[names[task]] = list(choices.labels[span.start : span.stop])
+            self.labels[names[task]] = [choices.labels[b] for b in choices.branches(c)]
         self._after: dict[str, list[tuple[str, str | None]]] = {name: [] for name in names}
         self._before: dict[str, list[tuple[str, str | None]]] = {name: [] for name in names}
         for e, (u, v) in enumerate(zip(workflow.src.tolist(), workflow.dst.tolist(), strict=True)):
@@ -88,7 +86,7 @@ class StageGraph:
             return given
         if hasattr(given, "__index__") and 0 <= int(given) < len(labels):
             return labels[int(given)]
-        raise InvalidInput(f"it returned the outcome {given!r}; it has {', '.join(labels)}")
+        raise InvalidInput(f"it returned {given!r}; its branches are {', '.join(labels)}")
 
     def some_outcome(self, task: str) -> str | None:
         """Return any branch of a task, for a request whose job is dropped at once."""

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import count
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
 from weft.errors import InvalidInput, WeftError
 from weft.runtime.backends.calls import pickled_function
@@ -29,13 +29,6 @@ MAX_DEATHS = 3
 """Units that may die with a request that they run alone, before it fails."""
 
 
-class Tell(Protocol):
-    """Passes on a change: its kind and facts."""
-
-    def __call__(self, kind: str, /, **facts: Any) -> None:
-        """Pass on a change."""
-
-
 class UnitRunner:
     """Runs assignments on units, and reports their ends to the session.
 
@@ -44,6 +37,7 @@ class UnitRunner:
     over : called with a request that is in no assignment any more and has failed or was cancelled
     answered : called with a request whose stages are all done, and its value
     counts : "units lost" is counted there
+    tell : called with the kind and the facts of a change; see `cascade.feed`
 
     Attributes
     ----------
@@ -60,7 +54,7 @@ class UnitRunner:
         over: Callable[[Request], None],
         answered: Callable[[Request, Any], None],
         counts: Counter[str],
-        tell: Tell,
+        tell: Callable[..., None],
     ) -> None:
         self.description, self.measured = description, Measurements(description.stream)
         self.graph = StageGraph(description.stream.problem.workflow)

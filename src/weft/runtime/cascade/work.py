@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from math import inf
 
+from weft.runtime.cascade.feed import UnitState
 from weft.runtime.cascade.request import Request
-from weft.runtime.cascade.state import UnitState
 from weft.runtime.session.jobs import Assignment
 
 
