@@ -195,7 +195,7 @@ def test_problems_with_a_wrong_value(changes, complaint, folder):
         ({"task": [5]}, "choice 0 belongs to task 5"),
         ({"task": [1]}, "but its choice belongs to task 'large'"),
         ({"edge_choice": [3]}, "branch 0 of choice 3, which does not exist"),
-        ({"edge_choice": [0, 0]}, "choices speak of 2 edges"),
+        ({"edge_choice": [0, 0]}, "are for 2 edges, but there are"),
         ({"edge_branch": [5]}, "branch 5 of choice 0"),
         ({"odd": 1}, "unknown key 'odd' in workflow.choices"),
     ],

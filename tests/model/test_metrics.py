@@ -10,14 +10,12 @@ from hypothesis import strategies as st
 import weft
 from tests.support.instances import topcuoglu
 from tests.support.strategies import futures
-from weft.errors import InvalidInput
 from weft.model.check import check
 from weft.model.metrics import (
     critical_path,
     load_imbalance,
     schedule_metrics,
     sequential_time,
-    summarise,
     trace_metrics,
 )
 from weft.model.trace import CANCELLED, DONE, LOST
@@ -103,11 +101,13 @@ def test_copies_spare_transfers():
 
 def test_nothing_to_do():
     empty = weft.Problem.from_arrays(np.zeros((0, 2)))
-    found = summarise(empty, weft.Schedule.of(device=[], start=[], finish=[]))
+    found = schedule_metrics(empty, weft.Schedule.of(device=[], start=[], finish=[]))
     assert found.makespan == found.utilisation == found.energy == found.load_imbalance == 0.0
     assert found.slr == found.speedup == 1.0
     still = weft.Problem.from_arrays([[0.0]])
-    assert summarise(still, weft.Schedule.of(device=[0], start=[0.0], finish=[0.0])).slr == 1.0
+    assert (
+        schedule_metrics(still, weft.Schedule.of(device=[0], start=[0.0], finish=[0.0])).slr == 1.0
+    )
 
 
 def test_load_imbalance():
@@ -187,13 +187,6 @@ def test_a_trace():
         0.5,
     )  # 5.5 <= 6 < 7; the cancelled one does not count
     assert (found.lost, found.lost_seconds) == (1, 1.0)
-
-
-def test_summarise_chooses():
-    trace = trace_by_hand()
-    assert summarise(trace.workload, trace) == trace_metrics(trace)
-    with pytest.raises(InvalidInput, match="not the workload"):
-        summarise(trace.workload, weft.Schedule.of(device=[0], start=[0.0], finish=[1.0]))
 
 
 @given(futures(), st.booleans())

@@ -22,7 +22,7 @@ from weft.model import (
     WorkflowBuilder,
     Workload,
 )
-from weft.model.scenario import active_instances
+from weft.model.oracle.consequences import active_instances
 
 
 def flow(n: int, edges: list[tuple[int, int]], **options: object) -> Workflow:
@@ -220,7 +220,7 @@ def test_two_branches_of_one_name():
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"edge_choice": [0, 0]}, "speak of 2 edges, but there are 1"),
+        ({"edge_choice": [0, 0]}, "for 2 edges, but there are 1"),
         ({"edge_choice": [1]}, "branch 1 of choice 1, which does not exist"),
         ({"edge_branch": [2]}, "branch 2 of choice 0, which does not exist"),
         ({"task": [9]}, "choice 0 belongs to task 9"),

@@ -4,7 +4,8 @@
 - `network`: links that transfers share
 - `variants`: several ways to run a task
 - `problem`: a workflow bound to a cluster; `costs`: its costs; `workload`: jobs over time
-- `conditional_stream`: a conditional problem that arrives repeatedly
+- `conditional_stream`: a conditional problem that arrives repeatedly; `published_draws`: drawn as
+  a published simulator does
 - `machines`: set-up, what devices load before they run a kind of task; capacity of devices
 - `scenario`: one drawn future; `schedule`: an intended plan; `trace`: an execution
 - `check`, `oracle`: the oracle; `metrics`: figures of schedules and traces

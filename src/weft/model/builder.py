@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.arguments import shown
 from weft.errors import InvalidInput, MissingExtra, UnknownName
-from weft.model.columns import frozen
+from weft.model.columns import frozen, offsets
 from weft.model.validation import unique_names
 from weft.model.variants import Variant
 from weft.model.workflow import ALWAYS, Choices, Workflow
@@ -49,7 +49,7 @@ class WorkflowBuilder:
 
     def __init__(self, name: str = "workflow") -> None:
         self.name = name
-        self._tasks: dict[str, dict[str, object]] = {}
+        self._tasks: dict[str, dict[str, Any]] = {}
         self._edges: list[tuple[str, str, float, str | None]] = []
         self._choices: list[tuple[str, dict[str, float]]] = []
 
@@ -126,21 +126,15 @@ class WorkflowBuilder:
             dst=np.array([index[e[1]] for e in self._edges], np.int64),
             data=np.array([e[2] for e in self._edges], float),
             choices=self._choice_columns(index),
-            variants={
-                name: r["variants"]  # type: ignore[misc]
-                for name, r in self._tasks.items()
-                if r["variants"]
-            },
+            variants={k: r["variants"] for k, r in self._tasks.items() if r["variants"]},
         )
 
     @staticmethod
-    def _columns(rows: list[dict[str, object]], key: str, empty: float) -> dict[str, np.ndarray]:
+    def _columns(rows: list[dict[str, Any]], key: str, empty: float) -> dict[str, np.ndarray]:
         """Gather the dicts under a key of each row into one column per name."""
         columns: dict[str, np.ndarray] = {}
         for i, row in enumerate(rows):
-            given = row[key]
-            assert isinstance(given, dict)
-            for name, number in given.items():
+            for name, number in row[key].items():
                 columns.setdefault(str(name), np.full(len(rows), empty))[i] = number
         return columns
 
@@ -165,7 +159,7 @@ class WorkflowBuilder:
         sizes = [len(branches) for _, branches in self._choices]
         return Choices(
             task=frozen(np.array([index[t] for t, _ in self._choices], np.int64)),
-            first=frozen(np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)),
+            first=frozen(offsets(sizes)),
             probability=frozen(
                 np.array([p for _, br in self._choices for p in br.values()], float)
             ),
@@ -214,7 +208,8 @@ def workflow_from_table(
     build = WorkflowBuilder(name)
     tasks = [_text(cell) for cell in columns["task"]]
     rows = [{c: cells[i] for c, cells in columns.items()} for i in range(len(tasks))]
-    for i, (task, row) in enumerate(zip(tasks, rows, strict=True), 1):
+    pairs = list(zip(tasks, rows, strict=True))
+    for i, (task, row) in enumerate(pairs, 1):
         if not task:
             raise InvalidInput(f"row {i} has no task name")
         seconds = {
@@ -232,8 +227,8 @@ def workflow_from_table(
             cores=_whole(row.get("cores"), task),
             durations=seconds,
         )
-    outputs = {t: _cell(r, "bytes", "bytes", t, number) for t, r in zip(tasks, rows, strict=True)}
-    for task, row in zip(tasks, rows, strict=True):
+    outputs = {task: _cell(row, "bytes", "bytes", task, number) for task, row in pairs}
+    for task, row in pairs:
         parents = _parts(row.get("after"))
         sizes = _parts(row.get("after_bytes"))
         if sizes and len(sizes) != len(parents):

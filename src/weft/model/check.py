@@ -128,24 +128,15 @@ def _schedule_violations(problem: Problem, schedule: Schedule) -> Iterator[Viola
     yield from misfits(problem, task, device)
     yield from _times(problem, task, device, start, finish)
     yield from _overlaps(problem, task, device, start, finish)
-    yield from _excesses(problem, task, device, start, finish)
+    yield from excesses(
+        problem.cluster,
+        device,
+        start,
+        finish,
+        problem.needs[task],
+        lambda r: task_name(problem, task[r]),
+    )
     yield from _late_inputs(problem, task, device, start, finish)
-
-
-def _excesses(
-    problem: Problem, task: IntArray, device: IntArray, start: FloatArray, finish: FloatArray
-) -> Iterator[Violation]:
-    if not problem.shared:
-        return
-    c = problem.cluster
-    room = np.array(list(c.capacity.values())).T
-    for r, k, used in excesses(c.node[device], start, finish, problem.needs[task], room):
-        name, node = list(c.capacity)[k], int(c.node[device[r]])
-        yield Violation(
-            "capacity",
-            f"{task_name(problem, task[r])} starts at {start[r]:.9g} on node "
-            f"'{c.node_names[node]}', where tasks then use {used:g} {name} of {room[node, k]:g}",
-        )
 
 
 def _strangers(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
@@ -155,11 +146,11 @@ def _strangers(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
             f"row {r} is of task {schedule.task[r]}, but there are {problem.n} tasks",
         )
     for r in np.flatnonzero((schedule.device < 0) | (schedule.device >= problem.p)).tolist():
-        text = (
+        yield Violation(
+            "unknown device",
             f"task {schedule.task[r]} is on device {schedule.device[r]}, but there are {problem.p} "
-            "devices"
+            "devices",
         )
-        yield Violation("unknown device", text)
 
 
 def _counts(problem: Problem, task: IntArray, copy: BoolArray) -> Iterator[Violation]:

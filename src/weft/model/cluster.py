@@ -155,27 +155,21 @@ class Cluster:
         bandwidth, latency = (links or Links()).matrices(
             np.array([number[n] for n in nodes], np.int64)
         )
-        kinds_done = dict.fromkeys(k for d in devices for k in d.throughput)
+        rated = dict.fromkeys(k for d in devices for k in d.throughput)
+        numbers = ("speed", "memory", "cache", "switch", "power", "idle_power", "price")
         return cls(
             name=name,
             names=tuple(d.name for d in devices),
             kinds=tuple(d.kind for d in devices),
             nodes=nodes,
-            speed=np.array([d.speed for d in devices], float),
+            **{key: np.array([getattr(d, key) for d in devices], float) for key in numbers},
             throughput={
-                k: np.array([d.throughput.get(k, np.nan) for d in devices], float)
-                for k in kinds_done
+                k: np.array([d.throughput.get(k, np.nan) for d in devices], float) for k in rated
             },
-            memory=np.array([d.memory for d in devices], float),
             cores=np.array([d.cores for d in devices]),
             batch=np.array([d.batch for d in devices]),
             batch_curve=curves_of(devices),
             setup=setup_columns([d.setup for d in devices]),
-            cache=np.array([d.cache for d in devices], float),
-            switch=np.array([d.switch for d in devices], float),
-            power=np.array([d.power for d in devices], float),
-            idle_power=np.array([d.idle_power for d in devices], float),
-            price=np.array([d.price for d in devices], float),
             bandwidth=bandwidth,
             latency=latency,
             capacity=dict(capacity or {}),  # type: ignore[arg-type]  # amounts by node

@@ -15,7 +15,7 @@ BoolArray = NDArray[np.bool_]
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a read-only view, so that a shared column cannot be changed behind anyone's back."""
+    """Return a read-only view, so that no one changes a column that others read."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -27,14 +27,20 @@ def assign(target: object, **columns: object) -> None:
         object.__setattr__(target, key, value)
 
 
+def offsets(sizes: ArrayLike) -> IntArray:
+    """Return where consecutive groups of these sizes begin, and where the last one ends.
+
+    Examples
+    --------
+    >>> offsets([2, 0, 3]).tolist()
+    [0, 2, 2, 5]
+    """
+    return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+
+
 def floats(values: ArrayLike, what: str, *, shape: tuple[int, ...]) -> FloatArray:
     """Return a contiguous float64 column of the given shape; a scalar fills it."""
-    array = as_floats(values, what)
-    if array.ndim == 0:
-        array = np.full(shape, float(array))
-    if array.shape != shape:
-        raise InvalidInput(f"{what} has shape {array.shape}, expected {shape}")
-    return _own(array, values)
+    return _column(as_floats(values, what), values, what, shape)
 
 
 def integers(values: ArrayLike, what: str, *, shape: tuple[int, ...]) -> IntArray:
@@ -48,15 +54,17 @@ def integers(values: ArrayLike, what: str, *, shape: tuple[int, ...]) -> IntArra
                 f"{what} must hold whole numbers; found {as_float[~whole].flat[0]!s}"
             )
         array = as_float.astype(np.int64)
+    return _column(array, values, what, shape)
+
+
+def _column(
+    array: NDArray[Any], given: ArrayLike, what: str, shape: tuple[int, ...]
+) -> NDArray[Any]:
+    """Fill and freeze a column; copy it first where the caller could still write to it."""
     if array.ndim == 0:
-        array = np.full(shape, int(array))
+        array = np.full(shape, array.item())
     if array.shape != shape:
         raise InvalidInput(f"{what} has shape {array.shape}, expected {shape}")
-    return _own(array, values)
-
-
-def _own(array: NDArray[Any], given: ArrayLike) -> NDArray[Any]:
-    """Freeze the array; copy it first where the caller could still write to it."""
     column = np.ascontiguousarray(array)
     if (
         isinstance(given, np.ndarray)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from weft.errors import InvalidInput, UnknownName, Unsupported
+from weft.errors import InvalidInput, UnknownName
 from weft.model.columns import FloatArray, IntArray, frozen
 from weft.model.machines.setup import SECONDS
 from weft.model.network.topology import Topology
 from weft.model.problem import Problem
 from weft.model.scenario import Scenario
-from weft.model.workflow import ALWAYS
 from weft.model.workload import Workload
 from weft.registry import closest
 from weft.rng import generator
@@ -144,8 +142,8 @@ class ProbabilityDrift:
                 [np.interp(arrival, self.times, column) for column in self.probability.T], axis=1
             )
         if self.kind == "uniform":
-            return _with_first(start, np.full(len(arrival), rng.uniform(self.low, self.high)))
-        return _with_first(start, self._walk(arrival, rng))
+            return with_first(start, np.full(len(arrival), rng.uniform(self.low, self.high)))
+        return with_first(start, self._walk(arrival, rng))
 
     def _walk(self, arrival: FloatArray, rng: np.random.Generator) -> FloatArray:
         moves = (
@@ -159,12 +157,10 @@ class ProbabilityDrift:
         return self.low + np.minimum(away, 2 * width - away)
 
 
-def _with_first(start: FloatArray, first: FloatArray) -> FloatArray:
-    rest = (
-        start[1:] / start[1:].sum()
-        if start[1:].sum() > 0
-        else np.full(len(start) - 1, 1.0 / max(len(start) - 1, 1))
-    )
+def with_first(start: FloatArray, first: FloatArray) -> FloatArray:
+    """(x, branches) probabilities with these of the first branch; the others keep their ratios."""
+    rest, total = start[1:], start[1:].sum()
+    rest = rest / total if total > 0 else np.full(len(rest), 1.0 / max(len(rest), 1))
     return np.concatenate((first[:, None], (1.0 - first)[:, None] * rest[None, :]), axis=1)
 
 
@@ -211,7 +207,6 @@ class ConditionalStream:
             raise InvalidInput(
                 f"the tick of '{self.name}' is {self.tick} s; it must be a finite number above zero"
             )
-
         if not self.deadline > 0:
             raise InvalidInput(
                 f"the deadline of '{self.name}' is {self.deadline} s; it must be above zero"
@@ -241,9 +236,7 @@ class ConditionalStream:
     def draw(self, seed: int, *, authors: bool = False) -> tuple[Workload, Scenario]:
         """One future: the jobs, and the branches they take.
 
-        `authors` draws as the published simulator of Debner, Krahn and Hirvisalo (2024) does,
-        number by number: numpy's global generator for the gaps, one draw of Python's for every task
-        a job visits.
+        `authors` draws as a published simulator does; see `weft.model.published_draws`.
         """
         ticks, outcome = self.draw_ticks(seed, authors=authors)
         workload = Workload.of(
@@ -259,7 +252,9 @@ class ConditionalStream:
     def draw_ticks(self, seed: int, *, authors: bool = False) -> tuple[FloatArray, IntArray]:
         """(jobs,) arrivals in ticks, sorted, and (jobs, choices) branches taken."""
         if authors:
-            return self._draw_as_authors(seed)
+            from weft.model.published_draws import draw_as_published
+
+            return draw_as_published(self, seed)
         arrival = self.arrivals.draw(
             self.jobs, generator(seed, "arrivals", self.arrivals.process), tick=self.tick
         )
@@ -275,68 +270,6 @@ class ConditionalStream:
         return [
             drift.at(arrival, generator(seed, "drift", c)) for c, drift in enumerate(self.drift)
         ]
-
-    def _draw_as_authors(self, seed: int) -> tuple[FloatArray, IntArray]:
-        if self.arrivals.process != "normal":
-            raise Unsupported(
-                f"the authors' draws have normal gaps; '{self.name}' has arrivals of process "
-                f"'{self.arrivals.process}'"
-            )
-        gap, deviation = (
-            in_ticks(self.arrivals.gap, self.tick),
-            in_ticks(self.arrivals.deviation, self.tick),
-        )
-        arrival = np.maximum(
-            np.cumsum(np.random.RandomState(seed).normal(gap, deviation, self.jobs)), 0.0
-        )
-        share = self.probabilities(arrival * self.tick, seed)
-        after = self._cascade()
-        rng = random.Random(seed)
-        outcome = np.zeros((self.jobs, len(self.drift)), np.int64)
-        for j in range(self.jobs):
-            task = 0
-            while task >= 0:
-                choice, branches = after[task]
-                weights = share[choice][j].tolist() if choice >= 0 else [1.0]
-                taken = rng.choices(range(len(branches)), weights=weights)[
-                    0
-                ]  # a leaf draws too: its one way is out
-                if choice >= 0:
-                    outcome[j, choice] = taken
-                task = branches[taken]
-        order = np.argsort(arrival, kind="stable")
-        return arrival[order], outcome[order]
-
-    def _cascade(self) -> list[tuple[int, list[int]]]:
-        """Return per task its choice (or -1) and the task after each branch (-1: none).
-
-        Only one task of a job runs at a time.
-        """
-        w = self.problem.workflow
-        after = []
-        for t in range(w.n):
-            edges = range(int(w.succ_ptr[t]), int(w.succ_ptr[t + 1]))
-            owned = np.flatnonzero(w.choices.task == t).tolist()
-            choice = owned[0] if owned else ALWAYS
-            branches = [-1] * (len(w.choices.branches(choice)) if owned else 1)
-            for e in edges:
-                branches[int(w.choices.edge_branch[e])] = int(w.dst[e])
-            if (
-                len(edges) > len(branches)
-                or len(owned) > 1
-                or any(int(w.choices.edge_choice[e]) != choice for e in edges)
-            ):
-                raise Unsupported(
-                    f"the authors' draws need one task of a job at a time; task '{w.task_name(t)}' "
-                    f"of '{self.name}' leads to several"
-                )
-            after.append((choice, branches))
-        if (np.diff(w.pred_ptr)[1:] == 0).any() or (w.n and w.pred_ptr[1] > 0):
-            raise Unsupported(
-                f"the authors' draws begin with the first task alone; in '{self.name}' another one "
-                "begins too"
-            )
-        return after
 
 
 SEEDS_APART = 1_000_003
@@ -423,12 +356,10 @@ def ticked(problem: Problem, tick: float) -> Problem:
         setup={k: _ticked_setup(rows, tick) for k, rows in problem.cluster.setup.items()},
         network=_ticked_network(problem.cluster.network, tick),
     )
-    dense = problem.work[:, None] * np.where(np.isinf(problem.pace), 1.0, problem.pace)[problem.row]
-    pace = np.where(np.isinf(problem.pace[problem.row]), np.inf, np.round(dense / tick, 9))
     return dataclasses.replace(
         problem,
         cluster=cluster,
         work=frozen(np.ones(problem.n)),
         row=frozen(np.arange(problem.n, dtype=np.int64)),
-        pace=frozen(pace),
+        pace=frozen(np.round(problem.durations() / tick, 9)),
     )

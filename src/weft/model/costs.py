@@ -83,16 +83,15 @@ def _forbid_misfits(
 ) -> tuple[IntArray, FloatArray]:
     """Split rows so that memory and cores become infinite paces; refuse misfits."""
     # Tasks whose needs lie between the same two capacities fit the same devices: few classes.
-    room = np.searchsorted(np.unique(cluster.memory), workflow.memory)
+    by_memory = np.searchsorted(np.unique(cluster.memory), workflow.memory)
     cores = cluster.cores
     if "cores" in cluster.capacity:  # then the node limits them, not the device
         shared = np.isfinite(cluster.capacity["cores"])[cluster.node]
         cores = np.where(shared, max(1, int(workflow.cores.max(initial=1))), cores)
-    seats = np.searchsorted(np.unique(cores), workflow.cores)
-    if room.any() or seats.any():
-        classes, first, member = np.unique(
-            np.stack([row, room, seats], axis=1), axis=0, return_index=True, return_inverse=True
-        )
+    by_cores = np.searchsorted(np.unique(cores), workflow.cores)
+    if by_memory.any() or by_cores.any():
+        keys = np.stack([row, by_memory, by_cores], axis=1)
+        classes, first, member = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         fits = (workflow.memory[first, None] <= cluster.memory) & (
             workflow.cores[first, None] <= cores
         )
@@ -242,10 +241,8 @@ def _refuse_transfer(problem: Problem, data: float, *, slow: bool) -> None:
     else:
         parts = np.where(c.latency > 0.0, c.latency, np.inf), data * c.per_byte
         bad = (parts[0] < SHORTEST) | ((c.per_byte > 0.0) & (parts[1] < SHORTEST))
-        takes, rule = (
-            "too few seconds",
-            f"; latency and data / bandwidth must be 0 or at least {SHORTEST:g}",
-        )
+        takes = "too few seconds"
+        rule = f"; latency and data / bandwidth must be 0 or at least {SHORTEST:g}"
     i, j = (int(x) for x in np.argwhere(bad)[0])
     raise InvalidInput(
         f"moving {data:g} bytes over link '{c.names[i]}' -> '{c.names[j]}' takes {takes} "

@@ -7,14 +7,12 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.oracle.consequences import active_instances, settled_times, taken_edges, templates
 from weft.model.oracle.violation import Executions, inputs
 from weft.model.problem import Problem
-from weft.model.scenario import active_instances, settled_times, taken_edges, templates
 from weft.model.schedule import Schedule
 from weft.model.trace import DONE, LOST, Trace
-from weft.model.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -107,28 +105,17 @@ class TraceMetrics(Metrics):
     lost_seconds: float
 
 
-def summarise(target: Problem | Workload, result: Schedule | Trace) -> Metrics:
-    """Return the figures of a schedule of a problem, or of a trace.
+def schedule_metrics(problem: Problem, schedule: Schedule) -> ScheduleMetrics:
+    """Return the figures of a valid schedule.
 
     Examples
     --------
     >>> problem = Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0], bandwidth=5.0)
     >>> schedule = Schedule.of(device=[1, 1], start=[0.0, 1.0], finish=[1.0, 5.0])
-    >>> figures = summarise(problem, schedule)
+    >>> figures = schedule_metrics(problem, schedule)
     >>> figures.makespan, figures.slr, figures.speedup  # 1 + 4; 5 / (1 + 3); 5 / 5
     (5.0, 1.25, 1.0)
     """
-    if isinstance(result, Trace):
-        return trace_metrics(result)
-    if not isinstance(target, Problem):
-        raise InvalidInput(
-            "a schedule is measured against a problem; give workload.problems[i], not the workload"
-        )
-    return schedule_metrics(target, result)
-
-
-def schedule_metrics(problem: Problem, schedule: Schedule) -> ScheduleMetrics:
-    """Return the figures of a valid schedule."""
     span, path = schedule.makespan, critical_path(problem)
     busy = schedule.busy(problem.p)
     speedup = ratio(sequential_time([(problem, np.ones(problem.n))]), span)
@@ -237,8 +224,7 @@ def trace_capacity_use(trace: Trace) -> dict[str, float]:
     """Return the share of each capacity that the executions of a trace took."""
     problems = trace.workload.problems
     need = np.zeros((len(trace), problems[0].needs.shape[1]))
-    for t, problem in enumerate(problems):
-        here = trace.workload.template[trace.job] == t
+    for here, problem in trace.workload.by_problem(trace.job):
         need[here] = problem.needs[trace.task[here]]
     return capacity_use(problems[0], need, trace.finish - trace.start, trace.makespan)
 
@@ -248,6 +234,7 @@ def in_time_share(trace: Trace) -> float:
 
     Examples
     --------
+    >>> from weft.model import Workload
     >>> from weft.sim.simulate import simulate
     >>> from weft.sim.rule import Rule
     >>> jobs = Workload.of(Problem.from_arrays([[2.0]]), arrival=[0.0, 0.0], deadline=[3.0, 3.0])
@@ -354,8 +341,7 @@ def _trace_inputs(
     )
     settled = settled_times(workload, active, first_done)
     ready, moved = workload.arrival[trace.job].copy(), 0.0
-    for t, problem in enumerate(workload.problems):
-        here = np.flatnonzero(workload.template[trace.job] == t)
+    for here, problem in workload.by_problem(trace.job):
         w, job = problem.workflow, trace.job[here]
         decided = None if trace.eager else trace.decided[here]
         first = workload.first_instance[job]
@@ -378,11 +364,9 @@ def _mean_slr(trace: Trace, active: BoolArray) -> float:
         outcomes = trace.scenario.outcome[
             workload.first_choice[jobs][:, None] + np.arange(len(w.choices))
         ]
-        _, sample, alike = (
-            np.unique(outcomes, axis=0, return_index=True, return_inverse=True)
-            if w.conditional
-            else _one_class(len(jobs))
-        )
+        sample, alike = np.arange(min(len(jobs), 1)), np.zeros(len(jobs), np.int64)
+        if w.conditional:
+            _, sample, alike = np.unique(outcomes, axis=0, return_index=True, return_inverse=True)
         edges = np.arange(w.m)
         for k, j in enumerate(sample.tolist()):
             runs = active[first[j] : first[j] + w.n]
@@ -394,7 +378,3 @@ def _mean_slr(trace: Trace, active: BoolArray) -> float:
                 ratio(x, path) for x in trace.job_completion[jobs[alike.reshape(-1) == k]].tolist()
             ]
     return float(np.mean(share)) if share else np.nan
-
-
-def _one_class(jobs: int) -> tuple[None, IntArray, IntArray]:
-    return None, np.arange(min(jobs, 1)), np.zeros(jobs, np.int64)

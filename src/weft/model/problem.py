@@ -285,9 +285,8 @@ class Problem(Displayed):
     def mean_pace(self) -> FloatArray:
         """(k,) mean seconds per unit of work over the devices that can run the row."""
         can = np.isfinite(self.pace)
-        return frozen(
-            np.where(can, self.pace, 0.0).sum(axis=1) / np.maximum(can.sum(axis=1), 1)
-        )  # a kind without tasks may run nowhere
+        total = np.where(can, self.pace, 0.0).sum(axis=1)
+        return frozen(total / np.maximum(can.sum(axis=1), 1))  # an unused kind may run nowhere
 
     @cached_property
     def best_pace(self) -> FloatArray:

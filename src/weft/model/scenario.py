@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -12,10 +12,8 @@ from numpy.typing import ArrayLike
 
 from weft.arguments import number
 from weft.errors import InvalidInput
-from weft.model.columns import BoolArray, FloatArray, IntArray, as_floats, floats, integers
-from weft.model.problem import Problem
+from weft.model.columns import FloatArray, IntArray, as_floats, floats, integers
 from weft.model.validation import refuse, refuse_negative, refuse_not_positive
-from weft.model.workflow import ALWAYS
 from weft.model.workload import Workload
 from weft.rng import generator
 from weft.typed import typed
@@ -114,16 +112,13 @@ class Scenario:
 
         Examples
         --------
+        >>> from weft.model.problem import Problem
         >>> w = Workload.of(Problem.from_arrays([[1.0], [2.0]]))
         >>> bool((Scenario.draw(w, seed=3, noise=0.2).factor > 0).all())
         True
         """
-        for name, value in (
-            ("noise", noise),
-            ("bias", bias),
-            ("slowdowns", slowdowns),
-            ("failures", failures),
-        ):
+        amounts = {"noise": noise, "bias": bias, "slowdowns": slowdowns, "failures": failures}
+        for name, value in amounts.items():
             number(value, name)
         number(cancellations, "cancellations", high=1.0)
         if horizon is not None:
@@ -177,8 +172,9 @@ class Scenario:
             lambda i: f"change {i}",
         )
         limit = _branch_counts(workload)
-        if ((self.outcome < 0) | (self.outcome >= limit)).any():
-            c = int(np.flatnonzero((self.outcome < 0) | (self.outcome >= limit))[0])
+        bad = np.flatnonzero((self.outcome < 0) | (self.outcome >= limit))
+        if len(bad):
+            c = int(bad[0])
             raise InvalidInput(
                 f"the outcome of choice {c} is branch {self.outcome[c]}, but it has {limit[c]} "
                 "branches"
@@ -187,25 +183,19 @@ class Scenario:
 
 def _branch_counts(workload: Workload) -> IntArray:
     counts = [np.diff(p.workflow.choices.first) for p in workload.problems]
-    return np.concatenate([np.zeros(0, np.int64), *(counts[t] for t in workload.template)]).astype(
-        np.int64
-    )
+    return _by_job(workload, counts)
 
 
 def _likeliest(workload: Workload) -> IntArray:
-    best = []
-    for problem in workload.problems:
-        choices = problem.workflow.choices
-        best.append(
-            np.array(
-                [
-                    int(np.argmax(choices.probability[choices.branches(c)]))
-                    for c in range(len(choices))
-                ],
-                np.int64,
-            )
-        )
-    return np.concatenate([np.zeros(0, np.int64), *(best[t] for t in workload.template)])
+    choices = [p.workflow.choices for p in workload.problems]
+    best = [[int(x.probability[x.branches(c)].argmax()) for c in range(len(x))] for x in choices]
+    return _by_job(workload, best)
+
+
+def _by_job(workload: Workload, rows: Sequence[ArrayLike]) -> IntArray:
+    """(choices over all jobs,) the row of each job's problem, one job after another."""
+    parts = [np.zeros(0), *(rows[t] for t in workload.template)]
+    return np.concatenate(parts).astype(np.int64)
 
 
 def _draw_outcomes(workload: Workload, seed: int) -> IntArray:
@@ -240,15 +230,9 @@ def _draw_changes(
     workload: Workload, seed: int, slowdowns: float, failures: float, span: float
 ) -> FloatArray:
     rows: list[tuple[float, int, float]] = []
+    kinds = [("slowdowns", slowdowns, span / 10), ("failures", failures, span / 20)]
     # A generator per device costs microseconds: none is made where nothing is drawn.
-    kinds = [
-        (what, rate, length)
-        for what, rate, length in (
-            ("slowdowns", slowdowns, span / 10),
-            ("failures", failures, span / 20),
-        )
-        if rate > 0
-    ]
+    kinds = [kind for kind in kinds if kind[1] > 0]
     for d in range(workload.cluster.p if kinds else 0):
         spells: list[tuple[float, float, float]] = []
         for what, rate, length in kinds:
@@ -297,124 +281,3 @@ def _spread(workload: Workload) -> float:
         for t, p in enumerate(workload.problems)
     )
     return total / workload.cluster.p + float(workload.arrival.max(initial=0.0))
-
-
-# -- consequences of a scenario that hold for every policy --------------------------
-
-
-def active_instances(workload: Workload, scenario: Scenario) -> BoolArray:
-    """(instances,) whether the branches that are taken lead to an instance; the others are skipped.
-
-    Examples
-    --------
-    >>> from weft.model.builder import WorkflowBuilder
-    >>> from weft.model.cluster import Cluster
-    >>> b = WorkflowBuilder()
-    >>> small, large = b.task("small"), b.task("large")
-    >>> b.choice(small, {"unsure": 0.2, "sure": 0.8})
-    >>> b.edge(small, large, when="unsure")
-    >>> w = Workload.of(Problem.bind(b.build(), Cluster(speed=[1.0])), arrival=[0.0, 1.0])
-    >>> active_instances(w, Scenario.of(w, outcome=[0, 1])).tolist()
-    [True, True, True, False]
-    """
-    active = np.ones(workload.instances, bool)
-    for problem, first, jobs in templates(workload):
-        w = problem.workflow
-        if not w.conditional:
-            continue
-        runs = np.ones((len(jobs), w.n), bool)
-        for task in w.order.tolist():
-            edges = w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]]
-            if len(edges):
-                taken = [
-                    runs[:, w.src[e]]
-                    & taken_edges(workload, scenario, problem, jobs, np.full(len(jobs), e))
-                    for e in edges
-                ]
-                runs[:, task] = np.any(taken, axis=0)
-        active[first[:, None] + np.arange(w.n)] = runs
-    return active
-
-
-def taken_edges(
-    workload: Workload, scenario: Scenario, problem: Problem, job: IntArray, edge: IntArray
-) -> BoolArray:
-    """Whether edges belong to taken branches of these jobs, if their sources run."""
-    choices = problem.workflow.choices
-    choice = choices.edge_choice[edge]
-    taken: BoolArray = choice == ALWAYS
-    at = np.flatnonzero(~taken)
-    taken[at] = (
-        scenario.outcome[workload.first_choice[job[at]] + choice[at]]
-        == choices.edge_branch[edge[at]]
-    )
-    return taken
-
-
-def settled_times(workload: Workload, active: BoolArray, done: FloatArray) -> FloatArray:
-    """(instances,) when an instance is done or known to be skipped, and its edges decided."""
-    settled = np.where(active, done, 0.0)
-    for problem, first, _ in templates(workload):
-        w = problem.workflow
-        if not w.conditional:
-            continue
-        when = settled[first[:, None] + np.arange(w.n)]
-        skipped = ~active[first[:, None] + np.arange(w.n)]
-        for task in w.order.tolist():
-            parents = w.src[w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]]]
-            if len(parents):
-                when[:, task] = np.where(
-                    skipped[:, task], when[:, parents].max(axis=1), when[:, task]
-                )
-        settled[first[:, None] + np.arange(w.n)] = when
-    return settled
-
-
-def templates(workload: Workload) -> Iterator[tuple[Problem, IntArray, IntArray]]:
-    """Each problem with the first instance and the number of its jobs."""
-    for t, problem in enumerate(workload.problems):
-        jobs = np.flatnonzero(workload.template == t)
-        yield problem, workload.first_instance[jobs], jobs
-
-
-def pace_at(scenario: Scenario, device: IntArray, time: FloatArray) -> FloatArray:
-    """The pace of devices at given times; a change at that very time counts."""
-    pace = np.ones(len(device))
-    for d in np.unique(scenario.change_device).tolist():
-        times, paces = changes_of(scenario, d)
-        here = np.flatnonzero(device == d)
-        pace[here] = np.concatenate(([1.0], paces))[
-            np.searchsorted(times, time[here], side="right")
-        ]
-    return pace
-
-
-def run_ends(
-    scenario: Scenario, device: IntArray, start: FloatArray, seconds: FloatArray
-) -> tuple[FloatArray, BoolArray]:
-    """Return when work that begins at `start` ends, and whether a failure cut it off.
-
-    `seconds` is its true duration at pace 1; its rest stretches with every change of pace.
-    """
-    pace = pace_at(scenario, device, start)
-    end = start + seconds * np.where(np.isfinite(pace), pace, 0.0)
-    lost = np.zeros(len(device), bool)
-    for d in np.unique(scenario.change_device).tolist():
-        times, paces = changes_of(scenario, d)
-        for i in np.flatnonzero((device == d) & np.isfinite(pace)).tolist():
-            old = float(pace[i])
-            for k in range(int(np.searchsorted(times, start[i], side="right")), len(times)):
-                if times[k] >= end[i]:
-                    break
-                if np.isinf(paces[k]):
-                    end[i], lost[i] = times[k], True
-                    break
-                end[i] = times[k] + (end[i] - times[k]) * (paces[k] / old)
-                old = float(paces[k])
-    return end, lost
-
-
-def changes_of(scenario: Scenario, device: int) -> tuple[FloatArray, FloatArray]:
-    """Times and paces of a device's changes, in order."""
-    here = scenario.change_device == device
-    return scenario.change_time[here], scenario.change_pace[here]

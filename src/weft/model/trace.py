@@ -108,9 +108,8 @@ class Trace(TraceColumns, Displayed):
         """(p,) seconds each device was running something; a batch counts once."""
         _, first, group = np.unique(self.batch, return_index=True, return_inverse=True)
         length = np.zeros(len(first))
-        np.maximum.at(
-            length, group.reshape(-1), self.finish - self.start
-        )  # a member may be called off before the others end
+        # A member may be cancelled before the others end.
+        np.maximum.at(length, group.reshape(-1), self.finish - self.start)
         return frozen(
             np.bincount(self.device[first], weights=length, minlength=self.workload.cluster.p)
         )

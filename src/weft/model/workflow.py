@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from weft.errors import InvalidInput
-from weft.model.columns import FloatArray, IntArray, assign, floats, frozen, integers
+from weft.model.columns import FloatArray, IntArray, assign, floats, frozen, integers, offsets
 from weft.model.validation import refuse, refuse_negative, unique_names
 from weft.model.variants import Variant, checked_variants
 from weft.typed import typed, typed_class
@@ -70,14 +70,8 @@ class Choices:
 
     def reordered(self, order: IntArray) -> Choices:
         """The same choices for edges in another order."""
-        return Choices(
-            self.task,
-            self.first,
-            self.probability,
-            self.labels,
-            frozen(self.edge_choice[order]),
-            frozen(self.edge_branch[order]),
-        )
+        choice, branch = self.edge_choice[order], self.edge_branch[order]
+        return replace(self, edge_choice=frozen(choice), edge_branch=frozen(branch))
 
 
 @typed_class
@@ -210,25 +204,24 @@ class Workflow:
     @cached_property
     def succ_ptr(self) -> IntArray:
         """(n + 1,) where each task's outgoing edges begin; edges are sorted by source."""
-        return frozen(
-            np.concatenate(([0], np.cumsum(np.bincount(self.src, minlength=self.n)))).astype(
-                np.int64
-            )
-        )
+        return frozen(offsets(np.bincount(self.src, minlength=self.n)))
 
     @cached_property
     def pred_ptr(self) -> IntArray:
         """(n + 1,) where each task's incoming edges begin in `pred_edge`."""
-        return frozen(
-            np.concatenate(([0], np.cumsum(np.bincount(self.dst, minlength=self.n)))).astype(
-                np.int64
-            )
-        )
+        return frozen(offsets(np.bincount(self.dst, minlength=self.n)))
 
     @cached_property
     def pred_edge(self) -> IntArray:
         """(m,) edge numbers sorted by target, then by source."""
         return frozen(np.argsort(self.dst, kind="stable").astype(np.int64))
+
+    @cached_property
+    def place(self) -> IntArray:
+        """(n,) place of each task in `order`."""
+        place = np.empty(self.n, np.int64)
+        place[self.order] = np.arange(self.n)
+        return frozen(place)
 
     @cached_property
     def level(self) -> IntArray:
@@ -307,7 +300,8 @@ class Workflow:
         choices = self.choices
         if len(choices.edge_choice) != self.m or len(choices.edge_branch) != self.m:
             raise InvalidInput(
-                f"choices speak of {len(choices.edge_choice)} edges, but there are {self.m}"
+                f"the choices of '{self.name}' are for {len(choices.edge_choice)} edges, but there "
+                f"are {self.m}; give one entry per edge"
             )
         ends, count, labels = choices.first, len(choices.probability), len(choices.labels)
         if (
@@ -333,10 +327,9 @@ class Workflow:
             with np.errstate(over="ignore", invalid="ignore"):  # the sum is then refused
                 total = float(share.sum())
             if not len(share) or not (share >= 0).all() or not abs(total - 1.0) <= 1e-9:
-                rule = "they must not be negative and must add up to 1"
                 raise InvalidInput(
                     f"the branches of {self._quoted(task)} have probabilities {share.tolist()}; "
-                    f"{rule}"
+                    "they must not be negative and must add up to 1"
                 )
         for e in np.flatnonzero(choices.edge_choice != ALWAYS).tolist():
             c, b = int(choices.edge_choice[e]), int(choices.edge_branch[e])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +14,16 @@ from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput
 from weft.model.cluster import Cluster
-from weft.model.columns import FloatArray, IntArray, as_floats, assign, floats, frozen, integers
+from weft.model.columns import (
+    FloatArray,
+    IntArray,
+    as_floats,
+    assign,
+    floats,
+    frozen,
+    integers,
+    offsets,
+)
 from weft.model.problem import Problem
 from weft.model.validation import refuse, refuse_negative
 from weft.typed import typed
@@ -147,7 +156,7 @@ class Workload:
     def first_instance(self) -> IntArray:
         """(jobs + 1,) number of each job's first instance."""
         sizes = np.array([p.n for p in self.problems], np.int64)[self.template]
-        return frozen(np.concatenate(([0], np.cumsum(sizes))).astype(np.int64))
+        return frozen(offsets(sizes))
 
     @cached_property
     def _first_instances(self) -> list[int]:
@@ -158,7 +167,7 @@ class Workload:
     def first_choice(self) -> IntArray:
         """(jobs + 1,) number of each job's first choice."""
         sizes = np.array([len(p.workflow.choices) for p in self.problems], np.int64)[self.template]
-        return frozen(np.concatenate(([0], np.cumsum(sizes))).astype(np.int64))
+        return frozen(offsets(sizes))
 
     @property
     def instances(self) -> int:
@@ -194,6 +203,12 @@ class Workload:
         """The problem a job runs."""
         return self.problems[int(self.template[job])]
 
+    def by_problem(self, job: IntArray) -> Iterator[tuple[IntArray, Problem]]:
+        """Yield each problem with the positions in `job` of the jobs that run it."""
+        template = self.template[job]
+        for t, problem in enumerate(self.problems):
+            yield np.flatnonzero(template == t), problem
+
     def task_of(self, instance: int) -> tuple[int, int]:
         """(job, task) of an instance."""
         job = bisect_right(self._first_instances, instance) - 1
@@ -208,13 +223,13 @@ def _alike(one: Cluster, other: Cluster) -> bool:
         and all(np.array_equal(getattr(one, c), getattr(other, c)) for c in columns)
         and one.nodes == other.nodes
         and one.network == other.network
-        and one.capacity.keys() == other.capacity.keys()
-        and all(np.array_equal(v, other.capacity[k]) for k, v in one.capacity.items())
-        and one.setup.keys() == other.setup.keys()
-        and all(np.array_equal(rows, other.setup[kind]) for kind, rows in one.setup.items())
-        and one.batch_curve.keys() == other.batch_curve.keys()
-        and all(
-            np.array_equal(curve, other.batch_curve[kind], equal_nan=True)
-            for kind, curve in one.batch_curve.items()
-        )
+        and _equal_columns(one.capacity, other.capacity)
+        and _equal_columns(one.setup, other.setup)
+        and _equal_columns(one.batch_curve, other.batch_curve)
+    )
+
+
+def _equal_columns(one: Mapping[str, FloatArray], other: Mapping[str, FloatArray]) -> bool:
+    return one.keys() == other.keys() and all(
+        np.array_equal(column, other[name], equal_nan=True) for name, column in one.items()
     )

@@ -19,7 +19,7 @@ from weft import Variant
 from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model import Problem, Scenario, Schedule, Trace, Workflow, WorkflowBuilder, Workload
 from weft.model.explain import KINDS, PARTS, compare_explanations, explain
-from weft.model.metrics import summarise
+from weft.model.metrics import schedule_metrics
 
 POLICIES = ("fifo", "eft", "rank-first", "batch-aware", "heft-replanned", "fifo-deft-online")
 
@@ -231,7 +231,7 @@ def test_a_wait_for_the_cores_of_a_node():
     )
     assert found.parts == dict.fromkeys(PARTS, 0.0) | {"computing": 6.0}
     assert found.slack.tolist() == [0.0, 3.0, 0.0]
-    assert summarise(problem, plan).capacity_use == {"cores": 13 / 18, "memory": 0.0}
+    assert schedule_metrics(problem, plan).capacity_use == {"cores": 13 / 18, "memory": 0.0}
 
 
 def test_two_plans_differ_by_one_transfer():

@@ -6,18 +6,20 @@ arrays; `explanation.py` follows them and writes sentences.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.columns import BoolArray, FloatArray, IntArray, offsets
 from weft.model.network.planned import planned_transfers
 from weft.model.network.transfers import Transfers
+from weft.model.oracle.consequences import active_instances, settled_times, taken_edges, templates
 from weft.model.oracle.violation import expand
 from weft.model.problem import Problem
-from weft.model.scenario import Scenario, active_instances, settled_times, taken_edges, templates
+from weft.model.scenario import Scenario
 from weft.model.schedule import Schedule
 from weft.model.trace import DONE, LOST, Trace, TraceColumns
 from weft.model.workload import Workload
@@ -112,15 +114,12 @@ class ExecutionTable(TraceColumns):
         """(x,) place of each task in the topological order of its job."""
         place = np.zeros(len(self), np.int64)
         for here, problem in self.by_problem():
-            rank = np.empty(problem.n, np.int64)
-            rank[problem.workflow.order] = np.arange(problem.n)
-            place[here] = rank[self.task[here]]
+            place[here] = problem.workflow.place[self.task[here]]
         return place
 
-    def by_problem(self) -> list[tuple[IntArray, Problem]]:
-        """Each problem with the rows of its jobs."""
-        template = self.workload.template[self.job]
-        return [(np.flatnonzero(template == t), p) for t, p in enumerate(self.workload.problems)]
+    def by_problem(self) -> Iterator[tuple[IntArray, Problem]]:
+        """Yield each problem with the rows of its jobs."""
+        return self.workload.by_problem(self.job)
 
     @cached_property
     def groups(self) -> GroupTable:
@@ -133,7 +132,7 @@ class ExecutionTable(TraceColumns):
         rows = np.flatnonzero(self.status == DONE)
         rows = rows[np.lexsort((rows, self.finish[rows], self.instance[rows]))]
         count = np.bincount(self.instance[rows], minlength=self.workload.instances)
-        return np.concatenate(([0], np.cumsum(count))).astype(np.int64), rows
+        return offsets(count), rows
 
 
 class GroupTable(NamedTuple):

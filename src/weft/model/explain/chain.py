@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.model.explain.causes import INPUT, CauseTable, ExecutionTable, triggers
+from weft.model.oracle.consequences import changes_of
 from weft.model.oracle.violation import exceeds
-from weft.model.scenario import changes_of
 from weft.model.trace import DONE
 
 PARTS = (

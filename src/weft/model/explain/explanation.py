@@ -132,7 +132,8 @@ class Explanation:
         inputs = self.candidates.take(np.flatnonzero(self.candidates.kind == INPUT))
         inputs = inputs.take(np.argsort(inputs.row, kind="stable"))
         begin = np.searchsorted(inputs.row, np.arange(len(t) + 1))
-        arrival = _arrivals(self.table, inputs)
+        problem = t.workload.problems[0]
+        arrival = t.arrivals(problem, inputs.edge, inputs.source, inputs.row, inputs.sent)
         later = _started_later(self.table)
         for r in np.lexsort((t.place, t.start, t.finish))[::-1].tolist():
             latest[r] = min([latest[r], *(latest[b] - t.finish[b] + t.start[b] for b in later[r])])
@@ -327,28 +328,20 @@ def explain(result: Planned | Schedule | Trace, problem: Problem | None = None) 
     't1 starts on d0 at 3 s: 10 B from t0 on d1 arrive after 2 s; d0 is free from 0 s.'
     """
     if isinstance(result, Trace):
-        return _explained(result.policy, ExecutionTable.of_trace(result))
-    if isinstance(result, Planned):
+        name, table = result.policy, ExecutionTable.of_trace(result)
+    elif isinstance(result, Planned):
         name = str(getattr(result, "planner", ""))
-        return _explained(name, ExecutionTable.of_schedule(result.problem, result.schedule))
-    if not isinstance(result, Schedule):
+        table = ExecutionTable.of_schedule(result.problem, result.schedule)
+    elif not isinstance(result, Schedule):
         raise InvalidInput(
             f"cannot explain a {type(result).__name__}; give a Plan, a Trace or a Schedule"
         )
-    if problem is None:
+    elif problem is None:
         raise InvalidInput("a schedule is explained with its problem; add problem=")
-    return _explained("", ExecutionTable.of_schedule(problem, result))
-
-
-def _explained(name: str, table: ExecutionTable) -> Explanation:
+    else:
+        name, table = "", ExecutionTable.of_schedule(problem, result)
     candidates = candidate_causes(table, capacity_waits(table))
     return Explanation(name, table, candidates, binding_causes(candidates))
-
-
-def _arrivals(t: ExecutionTable, inputs: CauseTable) -> FloatArray:
-    """Return when the data of inputs arrives by the model, in a plan of one problem."""
-    problem = t.workload.problems[0]
-    return t.arrivals(problem, inputs.edge, inputs.source, inputs.row, inputs.sent)
 
 
 def _started_later(t: ExecutionTable) -> list[list[int]]:

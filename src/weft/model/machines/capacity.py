@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.errors import InvalidInput
 from weft.model.columns import FloatArray
-from weft.model.conditional_stream import ConditionalStream, ProbabilityDrift
+from weft.model.conditional_stream import ConditionalStream, ProbabilityDrift, with_first
 from weft.model.problem import Problem
 from weft.model.workflow import ALWAYS, Workflow
 from weft.rng import generator
@@ -52,11 +52,7 @@ def _extreme_visits(stream: ConditionalStream) -> list[FloatArray]:
 
 def _corners(drift: ProbabilityDrift) -> list[FloatArray]:
     if drift.kind in {"walk", "uniform"}:
-        rest = drift.probability[0, 1:]
-        rest = rest / rest.sum() if rest.sum() > 0 else np.full(len(rest), 1.0 / max(len(rest), 1))
-        return [
-            np.concatenate(([first], (1.0 - first) * rest)) for first in (drift.low, drift.high)
-        ]
+        return list(with_first(drift.probability[0], np.array([drift.low, drift.high])))
     return list(drift.probability)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.model.cluster import Cluster
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.model.network.rates import link_use, transfer_ends
+from weft.model.network.rates import link_rates, link_use, transfer_ends
 from weft.model.network.transfers import Transfers
 from weft.model.oracle.violation import TOLERANCE, Violation, differs, exceeds, overlaps
 from weft.model.workload import Workload
@@ -27,11 +27,9 @@ class TransferCheck:
         self.done_at, self.ran_on = done_at, ran_on
         self.known = _known(workload, moved)
         if self.known:
-            template = workload.template[moved.job]
             first = workload.first_instance[moved.job]
             self.data, task = np.zeros(len(moved)), np.zeros(len(moved), np.int64)
-            for t, problem in enumerate(workload.problems):
-                here = template == t
+            for here, problem in workload.by_problem(moved.job):
                 self.data[here] = problem.workflow.data[moved.edge[here]]
                 task[here] = problem.workflow.src[moved.edge[here]]
             self.parent = first + task
@@ -43,7 +41,8 @@ class TransferCheck:
             return
         yield from self._begins()
         yield from self._ends(last)
-        if self.workload.cluster.network is not None and self.workload.cluster.network.one_port:
+        assert self.cluster.network is not None
+        if self.cluster.network.one_port:
             yield from self._ports()
         else:
             yield from self._links()
@@ -83,20 +82,20 @@ class TransferCheck:
         """No link moves more bytes in some time than its rate allows."""
         m, c = self.moved, self.cluster
         begin, whole = m.begin + c.latency[m.source, m.target], np.isfinite(m.end) & (self.data > 0)
-        uses = link_use(c, m.source, m.target)
-        for link in np.flatnonzero(np.isfinite(_rates(c)) & uses.any(axis=0)).tolist():
+        uses, rate = link_use(c, m.source, m.target), link_rates(c)
+        for link in np.flatnonzero(np.isfinite(rate) & uses.any(axis=0)).tolist():
             rows = np.flatnonzero(uses[:, link] & whole)
             rows = rows[np.argsort(m.end[rows], kind="stable")]
             for since in np.unique(begin[rows]).tolist():
                 inside = rows[begin[rows] >= since]
                 moved = np.cumsum(self.data[inside])
                 slack = TOLERANCE * np.abs(m.end[inside])
-                room = _rates(c)[link] * (m.end[inside] - since + slack)
+                room = rate[link] * (m.end[inside] - since + slack)
                 for k in np.flatnonzero(exceeds(moved, room))[:1].tolist():
                     yield Violation(
                         "link",
                         f"{moved[k]:g} bytes move from {since:.9g} to {m.end[inside[k]]:.9g} over "
-                        f"{_link_name(c, link)} of {_rates(c)[link]:g} bytes per second",
+                        f"{_link_name(c, link)} of {rate[link]:g} bytes per second",
                     )
 
     def _ports(self) -> Iterator[Violation]:
@@ -126,11 +125,6 @@ def _known(workload: Workload, m: Transfers) -> bool:
     p = workload.cluster.p
     parts = ((m.edge, edges), (m.source, p), (m.target, p))
     return all(bool(((x >= 0) & (x < limit)).all()) for x, limit in parts)
-
-
-def _rates(cluster: Cluster) -> FloatArray:
-    assert cluster.routes is not None
-    return cluster.routes.rate
 
 
 def _link_name(cluster: Cluster, link: int) -> str:

@@ -37,7 +37,7 @@ def transfer_ends(
             free |= dict.fromkeys(ports, float(end[i]))
         return end
     uses = link_use(cluster, source[moving], target[moving])
-    end[moving] = _fair_ends(_rates(cluster), uses, data[moving], end[moving])
+    end[moving] = _fair_ends(link_rates(cluster), uses, data[moving], end[moving])
     return end
 
 
@@ -45,12 +45,13 @@ def link_use(cluster: Cluster, source: IntArray, target: IntArray) -> BoolArray:
     """(transfers, links) whether a transfer uses a link."""
     assert cluster.routes is not None
     path = cluster.routes.path[cluster.node[source], cluster.node[target]]
-    uses = np.zeros((len(path), len(_rates(cluster)) + 1), bool)  # -1 fills the last column
+    uses = np.zeros((len(path), len(link_rates(cluster)) + 1), bool)  # -1 fills the last column
     np.put_along_axis(uses, path, values=True, axis=1)
     return uses[:, :-1]
 
 
-def _rates(cluster: Cluster) -> FloatArray:
+def link_rates(cluster: Cluster) -> FloatArray:
+    """(links,) bytes per second of the links of a network."""
     assert cluster.routes is not None
     return cluster.routes.rate
 

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.oracle.consequences import active_instances
 from weft.model.problem import Problem
-from weft.model.scenario import active_instances
 from weft.model.trace import DONE, Trace
 from weft.model.workload import Workload
 
@@ -76,9 +76,7 @@ class TraceRows:
 
     def by_problem(self) -> Iterator[tuple[IntArray, Problem]]:
         """Yield each problem of the workload with the rows of its jobs."""
-        template = self.workload.template[self.job]
-        for t, problem in enumerate(self.workload.problems):
-            yield np.flatnonzero(template == t), problem
+        return self.workload.by_problem(self.job)
 
     def name(self, r: int) -> str:
         """Return a row as messages name it."""

@@ -198,19 +198,10 @@ def _batches(rows: TraceRows, groups: TraceGroups) -> Iterator[Violation]:
 
 def _excesses(rows: TraceRows) -> Iterator[Violation]:
     c = rows.workload.cluster
-    if not c.capacity:
-        return
     need = np.zeros((len(rows), len(c.capacity)))
     for here, problem in rows.by_problem():
         need[here] = problem.needs[rows.task[here]]
-    room = np.array(list(c.capacity.values())).T
-    for r, k, used in excesses(c.node[rows.device], rows.start, rows.finish, need, room):
-        name, node = list(c.capacity)[k], int(c.node[rows.device[r]])
-        yield Violation(
-            "capacity",
-            f"{rows.name(r)} starts at {rows.start[r]:.9g} on node '{c.node_names[node]}', where "
-            f"tasks then use {used:g} {name} of {room[node, k]:g}",
-        )
+    yield from excesses(c, rows.device, rows.start, rows.finish, need, rows.name)
 
 
 def _memory(rows: TraceRows) -> FloatArray:

@@ -9,6 +9,7 @@ import numpy as np
 from weft.model.columns import BoolArray, FloatArray
 from weft.model.machines.setup import seconds_before_groups
 from weft.model.network.check import TransferCheck
+from weft.model.oracle.consequences import changes_of, pace_at, run_ends, settled_times, taken_edges
 from weft.model.oracle.trace_rows import TraceGroups, TraceRows
 from weft.model.oracle.violation import (
     Executions,
@@ -19,7 +20,6 @@ from weft.model.oracle.violation import (
     inputs,
     overlaps,
 )
-from weft.model.scenario import changes_of, pace_at, run_ends, settled_times, taken_edges
 from weft.model.trace import CANCELLED, DONE, LOST, STATUS
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.cluster import Cluster
+from weft.model.columns import BoolArray, FloatArray, IntArray, offsets
 from weft.model.problem import Problem
 
 TOLERANCE = 1e-9
@@ -45,9 +46,7 @@ class Executions(NamedTuple):
     ) -> Executions:
         """Sort rows by instance."""
         order = np.argsort(instance, kind="stable")
-        ptr = np.concatenate(([0], np.cumsum(np.bincount(instance, minlength=instances)))).astype(
-            np.int64
-        )
+        ptr = offsets(np.bincount(instance, minlength=instances))
         return cls(ptr, device[order], finish[order])
 
 
@@ -107,13 +106,21 @@ def overlaps(device: IntArray, start: FloatArray, finish: FloatArray) -> Iterato
 
 
 def excesses(
-    node: IntArray, start: FloatArray, finish: FloatArray, need: FloatArray, room: FloatArray
-) -> Iterator[tuple[int, int, float]]:
-    """Yield (row, capacity, amount in use) of rows whose start exceeds a capacity of their node.
+    cluster: Cluster,
+    device: IntArray,
+    start: FloatArray,
+    finish: FloatArray,
+    need: FloatArray,
+    name: Callable[[int], str],
+) -> Iterator[Violation]:
+    """Yield rows whose start exceeds a capacity of their node.
 
-    Rows hold their needs from start to finish; what ends at an instant is free at it. `need` is
-    (rows, capacities), `room` (nodes, capacities).
+    Rows hold their needs, (rows, capacities), from start to finish; what ends at an instant is free
+    at it.
     """
+    if not cluster.capacity:
+        return
+    node, room = cluster.node[device], np.array(list(cluster.capacity.values())).T
     slack = TOLERANCE * np.maximum(np.abs(start), np.abs(finish))
     for n in range(len(room)):
         here = np.flatnonzero((node == n) & (finish - start > slack))
@@ -124,7 +131,11 @@ def excesses(
             used = need[with_it].sum(axis=0)
             for c in np.flatnonzero(exceeds(used, room[n])).tolist():
                 if need[row, c] > 0:
-                    yield row, c, float(used[c])
+                    yield Violation(
+                        "capacity",
+                        f"{name(row)} starts at {at:.9g} on node '{cluster.node_names[n]}', where "
+                        f"tasks then use {used[c]:g} {list(cluster.capacity)[c]} of {room[n, c]:g}",
+                    )
 
 
 def inputs(

@@ -145,15 +145,7 @@ def resolve(problem: Problem, chosen: Mapping[str, Variant]) -> Problem:
             needs.setdefault(need, np.zeros(w.n))[t] = amount
     seconds[np.isinf(seconds)] = np.nan
     columns = {name: seconds[:, d] for d, name in enumerate(problem.cluster.names)}
-    plain = replace(
-        w,
-        cores=cores,
-        memory=memory,
-        needs=needs,
-        durations=columns,
-        variants={},
-        choices=w.choices,
-    )
+    plain = replace(w, cores=cores, memory=memory, needs=needs, durations=columns, variants={})
     return Problem.bind(plain, problem.cluster)
 
 
