@@ -6,7 +6,7 @@
 - `machines`: clusters of published devices and random ones, and costs on them; `ccr`: transfers
 - `workloads`: arrivals, load, deadlines; `conditional_streams`: random conditional streams
 - `instances`: the instances of the GPU-cluster experiments
-- `sketch`, `arguments`: a workflow under construction; checks of options
+- `sketch`: a workflow under construction
 """
 
 from weft.generators.ccr import measure_ccr, scale_ccr

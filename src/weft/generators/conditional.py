@@ -11,7 +11,7 @@ from weft.arguments import number, whole
 from weft.generators.generators import extends, register_generator
 from weft.generators.layered import layered
 from weft.model import Choices, Cluster, Device, Problem, Workflow, WorkflowBuilder
-from weft.model.columns import FloatArray, IntArray
+from weft.model.columns import FloatArray, IntArray, offsets
 from weft.model.workflow import ALWAYS
 from weft.rng import generator
 
@@ -60,7 +60,7 @@ def conditional(
         probability.append(rng.dirichlet(np.ones(len(labels[-1]))))
     choices = Choices(
         task=np.array(owners, np.int64),
-        first=np.concatenate(([0], np.cumsum([len(names) for names in labels]))).astype(np.int64),
+        first=offsets([len(names) for names in labels]),
         probability=np.concatenate(probability) if probability else np.zeros(0),
         labels=tuple(label for names in labels for label in names),
         edge_choice=edge_choice,

@@ -129,10 +129,9 @@ def generate(name: str, *, seed: int = 0, **options: Any) -> Workflow:
     own = inspect.signature(make).parameters
     extra = {key: options.pop(key, None) for key in ("ccr", "tasks") if key not in own}
     if extra.get("tasks") is not None:
-        options = {
-            **options,
-            _SIZE[name]: _largest_size(name, _bounded_tasks(extra["tasks"]), options),
-        }
+        tasks = whole(extra["tasks"], "tasks")
+        _refuse_huge(tasks, "a workflow")
+        options = {**options, _SIZE[name]: _largest_size(name, tasks, options)}
     _refuse_huge(estimated_tasks(name, options), f"generator '{name}' with these options")
     workflow = make(seed=seed, **options)
     return workflow if extra.get("ccr") is None else scale_ccr(workflow, extra["ccr"])
@@ -174,12 +173,6 @@ def estimated_tasks(name: str, options: Mapping[str, Any]) -> int:
 
 def _positive(value: object) -> int:
     return max(1, int(value.__index__())) if hasattr(value, "__index__") else 1
-
-
-def _bounded_tasks(value: object) -> int:
-    tasks = whole(value, "tasks")
-    _refuse_huge(tasks, "a workflow")
-    return tasks
 
 
 def _refuse_huge(tasks: int, what: str) -> None:

@@ -112,24 +112,20 @@ def instance_of(
     >>> case.workload.jobs, bool((case.workload.arrival[1:] > 0).all())
     (3, True)
     """
-    kind = CONDITIONS[_known(condition)] if isinstance(condition, str) else condition
+    kind = _condition(condition) if isinstance(condition, str) else condition
     workload = _stream(problems, load, seed) if kind.stream else Workload.of(problems)
     return Instance(workload, draw_scenario(workload, kind, seed=seed))
 
 
-def _known(condition: str) -> str:
-    one_of(condition, "condition", tuple(CONDITIONS))
-    return condition
+def _condition(name: str) -> Condition:
+    return CONDITIONS[one_of(name, "condition", tuple(CONDITIONS))]
 
 
 def draw_scenario(workload: Workload, condition: Condition, *, seed: int = 0) -> Scenario:
     """Draw a scenario; changes of pace last up to 1.5 times the expected makespan."""
     span = float(workload.arrival.max(initial=0.0)) + 1.5 * _busy_seconds(workload)
-    amounts = {
-        f.name: getattr(condition, f.name)
-        for f in dataclasses.fields(condition)
-        if f.name != "stream"
-    }
+    amounts = dataclasses.asdict(condition)
+    del amounts["stream"]
     return Scenario.draw(workload, seed=seed, horizon=span, **amounts)
 
 

@@ -62,12 +62,9 @@ def layered(
     (50, True, 2.0)
     """
     tasks, kinds = whole(tasks, "tasks"), whole(kinds, "kinds")
-    (
-        number(sigma, "sigma"),
-        number(data_sigma, "data_sigma"),
-        number(ccr, "ccr"),
-        number(work, "work", above=True),
-    )
+    for option, value in {"sigma": sigma, "data_sigma": data_sigma, "ccr": ccr}.items():
+        number(value, option)
+    number(work, "work", above=True)
     widths = layer_widths(
         tasks, alpha=alpha, regularity=regularity, rng=generator(seed, "layered", "widths")
     )
@@ -134,9 +131,7 @@ def _edges(
     from_layer = layer[dst] - up
     src = begin[from_layer] + _spread(rank, parents, widths[from_layer], child, seed)
     key = np.sort(src * np.int64(n) + dst)
-    key = key[
-        np.diff(key, prepend=-1) > 0
-    ]  # a narrow layer far above may be drawn twice by one task
+    key = key[np.diff(key, prepend=-1) > 0]  # a task may draw a narrow layer's task twice
     return key // n, key % n
 
 

@@ -66,7 +66,6 @@ class _Profiled(Sketch):
     def __init__(self, name: str, profile: dict[str, _Profile]) -> None:
         super().__init__(name)
         self._profile = profile
-        self._output: list[float] = []
 
     def drawn(self, *, sigma: float, seed: int) -> Workflow:
         """Return the workflow, with work and data drawn."""
@@ -76,12 +75,9 @@ class _Profiled(Sketch):
         self, kind: str, label: object = "", *, after: list[int] | None = None, times: float = 1.0
     ) -> int:
         """Add a task after others; `times` scales its seconds and output with its input."""
-        profile = self._profile[kind]
-        task = self.task(f"{kind}_{label}" if label != "" else kind, kind, profile.seconds * times)
-        self._output.append(profile.output * times)
-        for parent in after or []:
-            self.edge(parent, task, self._output[parent])
-        return task
+        profile, name = self._profile[kind], f"{kind}_{label}" if label != "" else kind
+        seconds, output = profile.seconds * times, profile.output * times
+        return self.task(name, kind, seconds, after=after or (), output=output)
 
 
 @register_sketch(
@@ -94,7 +90,8 @@ def montage(s: _Profiled, *, images: int = 16) -> None:
     """Mosaics of the sky: project images, fit overlaps, correct backgrounds, add up.
 
     Images lie on a nearly square grid; each overlaps its right, lower and lower right neighbour,
-    which gives close to three overlaps an image, as in Juve et al. 2 * images + overlaps + 6 tasks.
+    which gives close to three overlaps per image, as in Juve et al.; 2 * images + overlaps + 6
+    tasks.
 
     Examples
     --------
@@ -132,7 +129,6 @@ def epigenomics(s: _Profiled, *, chunks: int = 8, lanes: int = 2) -> None:
 
     Each lane is split, its chunks pass four steps, then all are merged.
 
-
     Examples
     --------
     >>> w = epigenomics(chunks=3, lanes=2)
@@ -164,7 +160,6 @@ def cybershake(s: _Profiled, *, sites: int = 4, variations: int = 10) -> None:
     """Make a seismic hazard workflow: sites * (1 + 2 * variations) + 2 tasks.
 
     It synthesises seismograms from strain tensors, takes peaks, and zips both.
-
 
     Examples
     --------

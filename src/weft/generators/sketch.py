@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from weft.arguments import number
@@ -33,14 +35,24 @@ class Sketch:
         self._kinds: dict[str, int] = {}
         self._kind: list[int] = []
         self._work: list[float] = []
+        self._output: list[float] = []
         self._edges: dict[tuple[int, int], float] = {}
 
-    def task(self, name: str, kind: str, work: float) -> int:
-        """Add a task and return its number."""
+    def task(
+        self, name: str, kind: str, work: float, *, after: Iterable[int] = (), output: float = 0.0
+    ) -> int:
+        """Add a task behind others and return its number; `output`: bytes to each task behind it.
+
+        Edges that `edge` adds have bytes of their own.
+        """
         self._names.append(name)
         self._kind.append(self._kinds.setdefault(kind, len(self._kinds)))
         self._work.append(work)
-        return len(self._work) - 1
+        self._output.append(output)
+        number = len(self._work) - 1
+        for parent in after:
+            self.edge(parent, number, self._output[parent])
+        return number
 
     def edge(self, src: int, dst: int, data: float) -> None:
         """Add an edge; a second one between the same tasks adds to its bytes."""

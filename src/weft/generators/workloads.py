@@ -4,9 +4,8 @@ Offered load is arrival rate / capacity. Capacity (jobs per second)
 is one of:
 
 - ``fluid``: the highest rate that any sharing of the devices can keep up with, without regard to
-  dependencies, transfers and batches: a linear program
-  over the time each device gives to each class of tasks (Al-Azzoni and Down 2008). Load 1 is then
-  the true edge of stability.
+  dependencies, transfers and batches: a linear program over the time each device gives to each
+  class of tasks (Al-Azzoni and Down 2008). Load 1 is then the true edge of stability.
 - ``mean``: devices / E[seconds of a job when each task takes its mean over its devices].
 - ``best``: devices / E[seconds of a job when each task runs on its fastest device].
 

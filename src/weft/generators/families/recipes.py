@@ -10,6 +10,7 @@ and `genome` are in `generators.scientific`, tiled factorisations in `generators
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -96,17 +97,14 @@ class _Recipe(Sketch):
     def __init__(self, name: str, laws: dict[str, Law], seed: int) -> None:
         super().__init__(name)
         self._laws, self._rng = laws, generator(seed, "families", name)
-        self._output: list[float] = []
+        self._count = itertools.count()
 
     def add(self, kind: str, after: list[int] | None = None) -> int:
         """Add a task behind others, with a duration drawn by its law."""
         law = self._laws[kind]
         factor = float(np.exp(law.spread * self._rng.standard_normal()))
-        task = self.task(f"{kind}_{len(self._output)}", kind, law.seconds * factor)
-        self._output.append(law.output)
-        for parent in after or []:
-            self.edge(parent, task, self._output[parent])
-        return task
+        name, seconds = f"{kind}_{next(self._count)}", law.seconds * factor
+        return self.task(name, kind, seconds, after=after or (), output=law.output)
 
     def row(self, kind: str, behind: list[list[int]]) -> list[int]:
         """Add one task behind each list of parents."""

@@ -4,5 +4,3 @@
 - `clusters`: clusters of them, and random ones
 - `costs`: durations that depend on task and device
 """
-
-__all__ = ["catalogue", "clusters", "costs"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,8 +24,7 @@ from weft.rng import generator
 from weft.typed import typed
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     model: DeviceModel
     node: str
 
@@ -234,9 +236,5 @@ def _link(a: _Place, b: _Place, network: LinkModel) -> LinkModel:
 
 
 def _numbered(names: list[str]) -> tuple[str, ...]:
-    seen: dict[str, int] = {}
-    out = []
-    for name in names:
-        out.append(f"{name}:{seen.get(name, 0)}")
-        seen[name] = seen.get(name, 0) + 1
-    return tuple(out)
+    numbers: dict[str, Iterator[int]] = defaultdict(count)
+    return tuple(f"{name}:{next(numbers[name])}" for name in names)

@@ -102,9 +102,8 @@ def _factors(rows: int, columns: int, heterogeneity: float, method: str, seed: i
     h = number(heterogeneity, "heterogeneity")
     if h == 0:
         return np.ones((rows, columns))
-    return np.maximum(
-        rng.gamma(1.0 / h**2, h**2, (rows, columns)), 1e-6
-    )  # a duration of 0 would be no duration
+    # A duration of 0 would be no duration.
+    return np.maximum(rng.gamma(1.0 / h**2, h**2, (rows, columns)), 1e-6)
 
 
 def _heterogeneity(value: float) -> float:
