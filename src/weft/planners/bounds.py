@@ -16,11 +16,10 @@ Four relaxations:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
-from weft.model import Problem
+from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray, IntArray, frozen
 from weft.planners.capacity_bounds import capacity_shares
 from weft.sim.kernel.jit import njit
@@ -33,20 +32,6 @@ CELL_LIMIT = 25_000_000
 
 LOCAL_PARENTS = 12
 """Parents that compete for the child's device; leaving some out only weakens the bound."""
-
-
-class _Network(NamedTuple):
-    """A task graph, or the reversed graph: tails are the heads of the reversed graph."""
-
-    work: FloatArray
-    row: IntArray
-    pace: FloatArray
-    order: IntArray
-    ptr: IntArray
-    parent: IntArray
-    data: FloatArray
-    latency: FloatArray
-    per_byte: FloatArray
 
 
 def lower_bound(problem: Problem, *, copies: bool = False) -> float:
@@ -65,17 +50,23 @@ def lower_bound(problem: Problem, *, copies: bool = False) -> float:
     """
     if problem.n == 0:
         return 0.0
-    forward = _forward(problem)
+    forward = problem.arrays
     cheapest = problem.work * problem.best_pace[problem.row]
     # Added in the order in which schedules add, so exact to the last bit.
     path = float((_chain_heads(forward, cheapest) + cheapest).max())
     heads, tails, pinned = _heads_and_tails(problem, forward, cheapest, copies)
     area = _area(problem, np.ones(problem.n, bool))
     between = _between(problem, heads, tails)
-    # Sums in another order than a schedule's differ by rounding: subtract more than that.
-    slack = 1.0 - 4.0 * np.finfo(float).eps * (problem.n + 2)
     shared = _shared(problem, heads, tails)
-    return max(path, max(pinned, area, between, shared) * slack)
+    return max(path, max(pinned, area, between, shared) * rounding_slack(problem))
+
+
+def rounding_slack(problem: Problem) -> float:
+    """Return the factor for bounds whose sums are not in the order of a schedule's.
+
+    Such sums differ by rounding; the factor subtracts more than that.
+    """
+    return 1.0 - 4.0 * float(np.finfo(float).eps) * (problem.n + 2)
 
 
 def path_bound(problem: Problem) -> float:
@@ -88,12 +79,12 @@ def path_bound(problem: Problem) -> float:
     6.0
     """
     cheapest = problem.work * problem.best_pace[problem.row]
-    return float((_chain_heads(_forward(problem), cheapest) + cheapest).max(initial=0.0))
+    return float((_chain_heads(problem.arrays, cheapest) + cheapest).max(initial=0.0))
 
 
 def device_heads(problem: Problem) -> FloatArray:
     """Return the earliest start of each task on each device in any schedule: (n, p)."""
-    return _pick_device_heads(problem)(_forward(problem))
+    return _pick_device_heads(problem)(problem.arrays)
 
 
 def device_tails(problem: Problem) -> FloatArray:
@@ -103,130 +94,111 @@ def device_tails(problem: Problem) -> FloatArray:
     """
     if problem.n * problem.p > CELL_LIMIT // 5:
         return chain_tails(problem)
-    return _pick_device_heads(problem)(_backward(problem))
+    return _pick_device_heads(problem)(problem.arrays.reversed())  # heads of the reversed graph
 
 
 def chain_tails(problem: Problem) -> FloatArray:
     """Return the shortest time from a task's finish to the end, without transfers: (n, 1)."""
-    return _chain_heads(_backward(problem), problem.work * problem.best_pace[problem.row])[:, None]
+    cheapest = problem.work * problem.best_pace[problem.row]
+    return _chain_heads(problem.arrays.reversed(), cheapest)[:, None]
 
 
 def _heads_and_tails(
-    problem: Problem, forward: _Network, cheapest: FloatArray, copies: bool
+    problem: Problem, forward: ProblemArrays, cheapest: FloatArray, copies: bool
 ) -> tuple[FloatArray, FloatArray, float]:
     """Return (n,) heads, (n,) tails, and the best bound through one task on its best device."""
-    backward = _backward(problem)
+    backward = problem.arrays.reversed()
     if problem.n * problem.p > CELL_LIMIT:
         heads, tails = _chain_heads(forward, cheapest), _chain_heads(backward, cheapest)
         return heads, tails, float((heads + cheapest + tails).max())
     earliest = _pick_device_heads(problem)
     start = earliest(forward)
     # A child may read another copy: only the work after a task is certain, not the transfers.
-    rest = (
-        np.broadcast_to(_chain_heads(backward, cheapest)[:, None], start.shape)
-        if copies
-        else earliest(backward)
-    )
-    return (
-        start.min(axis=1),
-        rest.min(axis=1),
-        _through(forward, start, frozen(np.ascontiguousarray(rest))),
-    )
+    if copies:
+        rest = np.broadcast_to(_chain_heads(backward, cheapest)[:, None], start.shape)
+    else:
+        rest = earliest(backward)
+    through = _through(forward, start, frozen(np.ascontiguousarray(rest)))
+    return start.min(axis=1), rest.min(axis=1), through
 
 
-def _pick_device_heads(problem: Problem) -> Callable[[_Network], FloatArray]:
-    return (
-        _device_heads if problem.m * problem.p * problem.p <= PAIR_LIMIT else _device_heads_of_many
-    )
-
-
-def _forward(problem: Problem) -> _Network:
-    a = problem.arrays
-    return _Network(
-        a.work, a.row, a.pace, a.order, a.pred_ptr, a.pred, a.pred_data, a.latency, a.per_byte
-    )
-
-
-def _backward(problem: Problem) -> _Network:
-    a = problem.arrays
-    turned = [frozen(np.ascontiguousarray(x)) for x in (a.order[::-1], a.latency.T, a.per_byte.T)]
-    return _Network(
-        a.work, a.row, a.pace, turned[0], a.succ_ptr, a.succ, a.succ_data, turned[1], turned[2]
-    )
+def _pick_device_heads(problem: Problem) -> Callable[[ProblemArrays], FloatArray]:
+    pairs = problem.m * problem.p * problem.p
+    return _device_heads if pairs <= PAIR_LIMIT else _device_heads_of_many
 
 
 @njit
-def _chain_heads(g: _Network, cheapest: FloatArray) -> FloatArray:
-    head = np.zeros(len(g.work))
-    for t in g.order:
-        for e in range(g.ptr[t], g.ptr[t + 1]):
-            u = g.parent[e]
+def _chain_heads(a: ProblemArrays, cheapest: FloatArray) -> FloatArray:
+    head = np.zeros(len(a.work))
+    for t in a.order:
+        for e in range(a.pred_ptr[t], a.pred_ptr[t + 1]):
+            u = a.pred[e]
             head[t] = max(head[t], head[u] + cheapest[u])
     return head
 
 
 @njit
-def _duration(g: _Network, task: int, device: int) -> float:
-    pace = g.pace[g.row[task], device]
-    return g.work[task] * pace if pace < np.inf else np.inf
+def _duration(a: ProblemArrays, task: int, device: int) -> float:
+    pace = a.pace[a.row[task], device]
+    return a.work[task] * pace if pace < np.inf else np.inf
 
 
 @njit
-def _device_heads(g: _Network) -> FloatArray:
+def _device_heads(a: ProblemArrays) -> FloatArray:
     """Compute heads per device, inf where a task cannot run; parents compete for the device."""
-    n, p = len(g.work), g.pace.shape[1]
+    n, p = len(a.work), a.pace.shape[1]
     head, done = np.zeros((n, p)), np.empty((n, p))
     widest = 0
     for t in range(n):
-        widest = max(widest, g.ptr[t + 1] - g.ptr[t])
+        widest = max(widest, a.pred_ptr[t + 1] - a.pred_ptr[t])
     remote, local, release, length = (
         np.empty(widest),
         np.empty(widest, np.int64),
         np.empty(LOCAL_PARENTS),
         np.empty(LOCAL_PARENTS),
     )
-    for t in g.order:
-        first, last = g.ptr[t], g.ptr[t + 1]
+    for t in a.order:
+        first, last = a.pred_ptr[t], a.pred_ptr[t + 1]
         for d in range(p):
-            own = _duration(g, t, d)
+            own = _duration(a, t, d)
             if own == np.inf:
                 head[t, d] = done[t, d] = np.inf
                 continue
             for k in range(last - first):
-                u, data = g.parent[first + k], g.data[first + k]
+                u, data = a.pred[first + k], a.pred_data[first + k]
                 best = np.inf
                 for other in range(p):
                     if other != d:
                         best = min(
                             best,
-                            done[u, other] + (g.latency[other, d] + data * g.per_byte[other, d]),
+                            done[u, other] + (a.latency[other, d] + data * a.per_byte[other, d]),
                         )
                 remote[k] = best
                 local[k] = u
-            head[t, d] = _earliest_join(g, head, d, remote, local, last - first, release, length)
+            head[t, d] = _earliest_join(a, head, d, remote, local, last - first, release, length)
             done[t, d] = head[t, d] + own
     return head
 
 
 @njit
-def _device_heads_of_many(g: _Network) -> FloatArray:
+def _device_heads_of_many(a: ProblemArrays) -> FloatArray:
     """Compute heads per device for large problems.
 
     All transfers into a device take the shortest one, and parents do not compete.
     """
-    n, p = len(g.work), g.pace.shape[1]
+    n, p = len(a.work), a.pace.shape[1]
     head, done = np.zeros((n, p)), np.empty((n, p))
-    wait, slow = _nearest(g.latency, g.per_byte)
-    for t in g.order:
-        for e in range(g.ptr[t], g.ptr[t + 1]):
-            u, data = g.parent[e], g.data[e]
+    wait, slow = _nearest(a.latency, a.per_byte)
+    for t in a.order:
+        for e in range(a.pred_ptr[t], a.pred_ptr[t + 1]):
+            u, data = a.pred[e], a.pred_data[e]
             soonest = np.inf
             for d in range(p):
                 soonest = min(soonest, done[u, d])
             for d in range(p):
                 head[t, d] = max(head[t, d], min(done[u, d], soonest + (wait[d] + data * slow[d])))
         for d in range(p):
-            own = _duration(g, t, d)
+            own = _duration(a, t, d)
             if own == np.inf:
                 head[t, d] = np.inf
             done[t, d] = head[t, d] + own
@@ -248,7 +220,7 @@ def _nearest(latency: FloatArray, per_byte: FloatArray) -> tuple[FloatArray, Flo
 
 @njit
 def _earliest_join(
-    g: _Network,
+    a: ProblemArrays,
     head: FloatArray,
     device: int,
     remote: FloatArray,
@@ -275,7 +247,7 @@ def _earliest_join(
         if serial >= best or step == LOCAL_PARENTS:
             break
         u = local[step]
-        begin, seconds = head[u, device], _duration(g, u, device)
+        begin, seconds = head[u, device], _duration(a, u, device)
         if seconds == np.inf:  # it cannot run here, so its data must be sent
             return float(best)
         k = step
@@ -290,13 +262,13 @@ def _earliest_join(
 
 
 @njit
-def _through(g: _Network, start: FloatArray, rest: FloatArray) -> float:
+def _through(a: ProblemArrays, start: FloatArray, rest: FloatArray) -> float:
     longest = 0.0
-    for t in range(len(g.work)):
+    for t in range(len(a.work)):
         shortest = np.inf
-        for d in range(g.pace.shape[1]):
+        for d in range(a.pace.shape[1]):
             if start[t, d] < np.inf:
-                shortest = min(shortest, start[t, d] + _duration(g, t, d) + rest[t, d])
+                shortest = min(shortest, start[t, d] + _duration(a, t, d) + rest[t, d])
         longest = max(longest, shortest)
     return longest
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.planners.bounds import device_heads, device_tails
+from weft.planners.bounds import device_heads, device_tails, rounding_slack
 from weft.sim.kernel.jit import njit
 
 PAIRS = 500_000
@@ -49,8 +49,7 @@ def glue_bound(problem: Problem, known: float) -> float:
     if problem.m == 0 or problem.m * problem.p**2 > PAIRS or known <= 0.0:
         return known
     heads, tails = device_heads(problem), device_tails(problem)
-    # Sums in another order than a schedule's differ by rounding: refute by more than that.
-    slack = 1.0 - 4.0 * np.finfo(float).eps * (problem.n + 2)
+    slack = rounding_slack(problem)
 
     def refuted(target: float) -> bool:
         return bool(refutes(problem.arrays, heads, tails, target / slack))

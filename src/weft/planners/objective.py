@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.errors import InvalidInput, UnknownName
 from weft.model import Problem, Schedule, Workflow, Workload
-from weft.model.columns import FloatArray, IntArray, frozen
+from weft.model.columns import FloatArray, IntArray, frozen, offsets
 from weft.registry import closest
 from weft.sim.kernel.jit import njit
 
@@ -313,7 +313,7 @@ def union(problems: Sequence[Problem], *, name: str = "batch") -> tuple[Problem,
                 f"the first one to '{cluster.name}'"
             )
     sizes = [p.n for p in problems]
-    first = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+    first, rows = offsets(sizes), offsets([len(p.pace) for p in problems])
     flows = [p.workflow for p in problems]
     kinds = tuple(dict.fromkeys(k for w in flows for k in w.kinds))
     workflow = Workflow(
@@ -334,16 +334,11 @@ def union(problems: Sequence[Problem], *, name: str = "batch") -> tuple[Problem,
         dst=np.concatenate([w.dst + o for w, o in zip(flows, first, strict=False)]),
         data=np.concatenate([w.data for w in flows]),
     )
-    rows = np.concatenate(([0], np.cumsum([len(p.pace) for p in problems])))
     made = Problem(
         workflow,
         cluster,
         frozen(np.concatenate([p.work for p in problems])),
-        frozen(
-            np.concatenate([p.row + o for p, o in zip(problems, rows, strict=False)]).astype(
-                np.int64
-            )
-        ),
+        frozen(np.concatenate([p.row + o for p, o in zip(problems, rows, strict=False)])),
         frozen(np.ascontiguousarray(np.concatenate([p.pace for p in problems]))),
     )
     return made, tuple(np.repeat(np.arange(len(problems)), sizes).tolist())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -123,13 +123,11 @@ class Replays:
     """Replays of many plans without copies of one problem, with the memory of one."""
 
     problem: Problem
-    place: IntArray = field(init=False)
 
     def __post_init__(self) -> None:
         """Make the simulation and a copy of what it changes."""
-        workload, n = Workload.of(self.problem), self.problem.n
-        self.place = np.empty(n, np.int64)
-        self.place[self.problem.workflow.order] = np.arange(n)
+        workload = Workload.of(self.problem)
+        self.place = self.problem.workflow.place
         able = np.isfinite(self.problem.pace[self.problem.row]).argmax(axis=1)
         any_plan = Schedule.of(device=able, start=self.place, finish=self.place)
         self._sim = make_sim(workload, Scenario.of(workload), [any_plan], eager=True)

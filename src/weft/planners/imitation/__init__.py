@@ -2,5 +2,3 @@
 
 - `deepsched`: a network that imitates HEFT task by task
 """
-
-__all__ = ["deepsched"]

@@ -9,6 +9,7 @@ HEFT, CPOP, PEFT and the other combinations are rows of `placements.COMBINATIONS
 - `insertion`: steps that list planners share, and placement at the end of a device
 - `common_link`: earliest finish on many devices with links alike; `loading`: on devices that load
   kinds of tasks
+- `numbering`: tasks and devices numbered so that what a placement reads is close in memory
 - `gap_starts`: lower limits on the start in an idle gap
 - `lookahead`: placement by the finish of the children
 - `duplication`: placement that may copy a parent (DEFT)
@@ -16,18 +17,3 @@ HEFT, CPOP, PEFT and the other combinations are rows of `placements.COMBINATIONS
 - `portfolio`: the best of several
 - `clustering`: clusters along critical parents (TDCA)
 """
-
-__all__ = [
-    "clustering",
-    "duplication",
-    "dynamic",
-    "gap_starts",
-    "heft",
-    "insertion",
-    "loading",
-    "lookahead",
-    "peft",
-    "placements",
-    "portfolio",
-    "ranks",
-]

@@ -25,6 +25,7 @@ from weft.planners.lists.gap_starts import (
 )
 from weft.planners.lists.heft import insert_in_order
 from weft.planners.lists.insertion import ANYWHERE, Rows, empty_rows
+from weft.planners.lists.numbering import by_pace, renumbered
 from weft.sim.kernel.gaps import Timeline, earliest_start, new_timeline
 from weft.sim.kernel.jit import njit, njit_inline
 
@@ -88,8 +89,7 @@ def insert(
 
     `link` saves looking for the common link again.
     """
-    if link is None:
-        link = common_link(a.latency, a.per_byte)
+    link = link or common_link(a.latency, a.per_byte)
     if link is None:
         return insert_in_order(a, order, pin)
     if len(order) < LARGE:
@@ -115,42 +115,6 @@ def sorted_schedule(rows: Rows) -> Schedule:
     task, copy = np.arange(len(rows.device)), np.zeros(len(rows.device), bool)
     columns = (task, rows.device, rows.start, rows.finish, copy)
     return Schedule(*(frozen(column) for column in columns))
-
-
-def by_pace(a: ProblemArrays, number: IntArray) -> ProblemArrays:
-    """Return the problem with its devices in the order of `number`: blocks of devices alike."""
-    pair = np.ix_(number, number)
-    pace, latency, per_byte = a.pace[:, number], a.latency[pair], a.per_byte[pair]
-    return a._replace(
-        pace=frozen(np.ascontiguousarray(pace)),
-        latency=frozen(np.ascontiguousarray(latency)),
-        per_byte=frozen(np.ascontiguousarray(per_byte)),
-    )
-
-
-def renumbered(a: ProblemArrays, order: IntArray) -> ProblemArrays:
-    """Return the costs and the parents of tasks that are numbered by their place in the order."""
-    work, row, ptr, pred, data = (frozen(x) for x in _renumber(a, order))  # one signature
-    return a._replace(work=work, row=row, pred_ptr=ptr, pred=pred, pred_data=data)
-
-
-@njit
-def _renumber(
-    a: ProblemArrays, order: IntArray
-) -> tuple[FloatArray, IntArray, IntArray, IntArray, FloatArray]:
-    n, place = len(order), np.empty(len(order), np.int64)
-    for i in range(n):
-        place[order[i]] = i
-    work, row, ptr = np.empty(n), np.empty(n, np.int64), np.zeros(n + 1, np.int64)
-    pred, data, k = np.empty(len(a.pred), np.int64), np.empty(len(a.pred)), 0
-    for i in range(n):
-        t = order[i]
-        work[i], row[i] = a.work[t], a.row[t]
-        for e in range(a.pred_ptr[t], a.pred_ptr[t + 1]):
-            pred[k], data[k] = place[a.pred[e]], a.pred_data[e]
-            k += 1
-        ptr[i + 1] = k
-    return work, row, ptr, pred, data
 
 
 class Ends(NamedTuple):

@@ -36,7 +36,7 @@ def pack(problem: Problem, schedule: Schedule) -> Schedule:
     if problem.n == 0:
         return schedule
     device, by_start = devices_and_order(problem, schedule)
-    by_rank = np.lexsort((_places(problem), -upward_rank(problem))).astype(np.int64)
+    by_rank = np.lexsort((problem.workflow.place, -upward_rank(problem))).astype(np.int64)
     free = np.full(problem.n, ANYWHERE)
     pool = pool_of_devices(problem)
     tries = [(pool, by_start, pool[device]), (pool, by_start, free), (pool, by_rank, free)]
@@ -76,7 +76,7 @@ def back_and_forth(turned: Turned, rows: Packed) -> Packed:
     Forward-backward improvement (Valls, Ballestin and Quintanilla 2005, section 3).
     """
     pool, start, seconds = rows
-    place = _places(turned.problem)
+    place = turned.problem.workflow.place
     last = np.lexsort((-place, -(start + seconds))).astype(np.int64)
     _, late, again = pack_in_order(turned.back, turned.back_pools, last, pool)
     order = order_of(turned.problem, -(late + again))
@@ -85,18 +85,12 @@ def back_and_forth(turned: Turned, rows: Packed) -> Packed:
 
 def order_of(problem: Problem, start: FloatArray) -> IntArray:
     """Order tasks by start; among equals, parents first."""
-    return np.lexsort((_places(problem), start)).astype(np.int64)
+    return np.lexsort((problem.workflow.place, start)).astype(np.int64)
 
 
 def length_of(rows: Packed) -> float:
     """Return the makespan of packed tasks."""
     return float((rows[1] + rows[2]).max())
-
-
-def _places(problem: Problem) -> IntArray:
-    place = np.empty(problem.n, np.int64)
-    place[problem.workflow.order] = np.arange(problem.n)
-    return place
 
 
 def devices_and_order(problem: Problem, schedule: Schedule) -> tuple[IntArray, IntArray]:
@@ -109,7 +103,7 @@ def devices_and_order(problem: Problem, schedule: Schedule) -> tuple[IntArray, I
     rows = ~schedule.copy
     device[schedule.task[rows]] = schedule.device[rows]
     start[schedule.task[rows]] = schedule.start[rows]
-    w, places = problem.workflow, _places(problem)
+    w, places = problem.workflow, problem.workflow.place
     if schedule.copies or (start[w.src] > start[w.dst]).any():
         for edge in np.argsort(places[w.src], kind="stable").tolist():
             start[w.dst[edge]] = max(start[w.dst[edge]], start[w.src[edge]])
@@ -134,13 +128,8 @@ def as_schedule(
 
 
 @njit
-def pack_in_order(
-    a: ProblemArrays, pools: Pools, order: IntArray, pin: IntArray
-) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Place each task, in order, in its pinned pool or where it finishes first.
-
-    Returns the pool, start and duration of each task.
-    """
+def pack_in_order(a: ProblemArrays, pools: Pools, order: IntArray, pin: IntArray) -> Packed:
+    """Place each task, in order, in its pinned pool or where it finishes first."""
     n, count = len(a.work), len(pools.first)
     pool, start, seconds = np.full(n, -1), np.zeros(n), np.zeros(n)
     profile = empty_profile(pools.room, n)

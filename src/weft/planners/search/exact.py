@@ -19,7 +19,7 @@ import numpy as np
 from weft.errors import MissingExtra
 from weft.model import Problem, Schedule
 from weft.model.columns import FloatArray, IntArray
-from weft.planners.bounds import device_heads, device_tails, lower_bound
+from weft.planners.bounds import device_heads, device_tails, lower_bound, rounding_slack
 from weft.planners.glue import glue_bound
 from weft.planners.objective import Objective
 from weft.planners.packing import pack
@@ -291,9 +291,8 @@ class ConstraintModel:
             solver.parameters.num_workers = threads
         solver.parameters.random_seed = seed % 2**31
         status = solver.solve(self.model)
-        # Schedules add in floating point: subtract more than their rounding error.
-        slack = 1.0 - 4.0 * np.finfo(float).eps * (self.problem.n + 2)
-        bound = max(self.bound, solver.best_objective_bound / self.scale * slack)
+        found = solver.best_objective_bound / self.scale * rounding_slack(self.problem)
+        bound = max(self.bound, found)
         if status not in {self.library.OPTIMAL, self.library.FEASIBLE}:
             return None, None, bound
         device = [next(d for d, here in on.items() if solver.boolean_value(here)) for on in self.on]
@@ -306,9 +305,7 @@ class ConstraintModel:
         if problem.shared:
             seconds = ticks / self.scale
             return pack(problem, Schedule.of(device=device, start=seconds, finish=seconds))
-        place = np.empty(problem.n, np.int64)
-        place[problem.workflow.order] = np.arange(problem.n)
-        order = np.lexsort((place, ticks)).astype(np.int64)
+        order = np.lexsort((problem.workflow.place, ticks)).astype(np.int64)
         w = make_decoder(problem.n, problem.p)
         tail: FloatArray = np.zeros((problem.n, 1))
         decode(problem.arrays, Objective.of("makespan").goal(problem), order, device, tail, w)

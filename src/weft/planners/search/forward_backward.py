@@ -32,8 +32,7 @@ class Passes:
     def __init__(self, problem: Problem) -> None:
         self.ahead, self.back = problem.arrays, problem.arrays.reversed()
         self.links = [common_link(a.latency, a.per_byte) for a in (self.ahead, self.back)]
-        self.place = np.empty(problem.n, np.int64)
-        self.place[problem.workflow.order] = np.arange(problem.n)
+        self.place = problem.workflow.place
         self.free = np.full(problem.n, ANYWHERE)
 
     def both(self, rows: Rows, *, keep_devices: bool) -> Rows:

@@ -187,7 +187,5 @@ def quick_copies(problem: Problem, clock: Clock, heft: float, *, seed: int = 0) 
 
 def order_by_start(problem: Problem, schedule: Schedule) -> IntArray:
     """Order tasks by start; among equals, parents first."""
-    place = np.empty(problem.n, np.int64)
-    place[problem.workflow.order] = np.arange(problem.n)
-    own = ~schedule.copy
+    own, place = ~schedule.copy, problem.workflow.place
     return np.lexsort((place, schedule.finish[own], schedule.start[own])).astype(np.int64)

@@ -11,11 +11,11 @@ import numpy as np
 from weft.arguments import positive
 from weft.errors import InvalidInput
 from weft.model import Cluster, Problem, Workflow
-from weft.model.check import check
 from weft.model.explain.words import seconds_text
 from weft.planners.planner import Planner
 from weft.planners.sizing.offers import offers_of
 from weft.planners.sizing.search import Counts, Rental, Search
+from weft.planners.whatif.answer import refuse_invalid
 from weft.typed import typed
 
 ENUMERATED = 4096
@@ -151,9 +151,7 @@ def size(
         pass
     front = tuple(search.front)
     for rental in front:
-        wrong = check(rental.plan.problem, rental.plan.schedule)
-        if wrong:
-            raise InvalidInput(f"planner '{rental.plan.planner}' made an invalid plan: {wrong[0]}")
+        refuse_invalid(rental.plan)
     return Sizing(
         _best(front, *limit),
         front,

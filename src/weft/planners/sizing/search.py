@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.model import Problem
-from weft.planners.bounds import lower_bound, path_bound
+from weft.planners.bounds import lower_bound, path_bound, rounding_slack
 from weft.planners.planner import Plan, Planner, plan
 from weft.planners.sizing.offers import Offer
 from weft.planners.whatif.changes import select_devices
@@ -229,7 +229,7 @@ class Search:
             taken = total * pace[np.arange(len(total)), at]
             load = np.bincount(at, weights=taken, minlength=len(weight)) / number
             weight = weight * np.exp(0.5 / np.sqrt(1 + i) * np.minimum(load / value - 1.0, 3.0))
-        return best * (1.0 - 4.0 * np.finfo(float).eps * (self.problem.n + 2))
+        return best * rounding_slack(self.problem)
 
     # -- local search -----------------------------------------------------------
 

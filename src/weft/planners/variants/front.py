@@ -67,20 +67,19 @@ def pareto(
     for pick in choices.starts():
         _enter(front, choices.allowed(pick))
     explored: set[tuple[int, ...]] = set()
-    while (left := [x for x in front if x.pick not in explored]) and _goes_on(choices, clock):
+    while choices.goes_on(clock, 2 * EFFORT):
+        left = [x for x in front if x.pick not in explored]
+        if not left:
+            break
         explored.add(left[0].pick)
         for pick in choices.neighbours(left[0].pick):
             _enter(front, choices.allowed(pick))
-            if not _goes_on(choices, clock):
+            if not choices.goes_on(clock, 2 * EFFORT):
                 break
     if not front:
         choices.search(clock)  # refuses, with the reason
     bound = lower_bound(least_of_all(problem, choices.ways))
     return [_front_plan(choices, x, bound) for x in sorted(front, key=_figures)]
-
-
-def _goes_on(choices: VariantChoices, clock: Clock) -> bool:
-    return len(choices.tried) < 2 * EFFORT if clock.seconds is None else clock.left() > 0.0
 
 
 def _figures(x: Tried) -> tuple[float, float, float, float]:

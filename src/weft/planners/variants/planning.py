@@ -38,12 +38,9 @@ def plan_variants(
     )
     best = choices.search(Clock(None if seconds is None else SEARCH_SHARE * seconds))[:FINALISTS]
     winner, schedule = best[0], best[0].schedule
-    for k, one in enumerate(best):
+    for k, one in enumerate([] if isinstance(planner, Exact) else best):
         share = None if seconds is None else max(clock.left(), 0.01) / (len(best) - k + 1)
-        limited = planner if not isinstance(planner, Exact) else None
-        if limited is None:
-            break
-        found = solve(limited, one.problem, share, seed).schedule
+        found = solve(planner, one.problem, share, seed).schedule
         rent = one.cost + problem.cluster.rent(found.makespan - one.makespan)
         if found.makespan < schedule.makespan and rent <= choices.budget:
             winner, schedule = one, found

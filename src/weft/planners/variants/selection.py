@@ -19,6 +19,7 @@ from weft.errors import InvalidInput
 from weft.model import Problem, Schedule
 from weft.model.columns import FloatArray
 from weft.model.variants import Variant, mean_accuracy, resolve, variants_by_task
+from weft.planners.planner import PLANNERS, solve
 from weft.planners.search.clock import Clock
 from weft.rng import generator
 
@@ -78,8 +79,6 @@ class VariantChoices:
         return self.tried[pick]
 
     def _plan(self, pick: Pick) -> Tried | None:
-        from weft.planners.planner import PLANNERS, solve
-
         chosen = self.chosen(pick)
         try:
             problem = resolve(self.problem, chosen)
@@ -130,9 +129,8 @@ class VariantChoices:
             for k in range(len(own)):
                 if k != pick[i]:
                     found[(*pick[:i], k, *pick[i + 1 :])] = None
-                    found[tuple(k if w is own else p for w, p in zip(ways, pick, strict=True))] = (
-                        None
-                    )
+                    alike = zip(ways, pick, strict=True)
+                    found[tuple(k if w is own else p for w, p in alike)] = None
         pairs = [(i, j) for i in range(len(ways)) for j in range(i) if pick[i] != pick[j]]
         for i, j in pairs[:200]:  # exchange, where both have these variants
             if pick[j] < len(ways[i]) and pick[i] < len(ways[j]):
@@ -152,20 +150,21 @@ class VariantChoices:
         if best is None:
             raise InvalidInput(self._why_none())
         improved = True
-        while improved and self._goes_on(clock):
+        while improved and self.goes_on(clock):
             improved = False
             for pick in self.neighbours(best.pick):
                 other = self.allowed(pick)
                 if other is not None and other.makespan < best.makespan * (1 - 1e-12):
                     best, improved = other, True
                     break
-                if not self._goes_on(clock):
+                if not self.goes_on(clock):
                     break
         found = [x for x in self.tried.values() if x is not None and self.allowed(x.pick)]
         return sorted(found, key=lambda x: x.makespan)
 
-    def _goes_on(self, clock: Clock) -> bool:
-        return len(self.tried) < EFFORT if clock.seconds is None else clock.left() > 0.0
+    def goes_on(self, clock: Clock, effort: int = EFFORT) -> bool:
+        """Return whether there is time left or, without a limit, effort."""
+        return len(self.tried) < effort if clock.seconds is None else clock.left() > 0.0
 
     def _why_none(self) -> str:
         picks = [*self.starts()]

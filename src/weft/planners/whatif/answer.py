@@ -11,13 +11,13 @@ import numpy as np
 
 from weft.arguments import shown
 from weft.errors import InvalidInput
-from weft.model import Problem, Scenario, Schedule, Workload
+from weft.model import Problem, Schedule
 from weft.model.check import check
 from weft.model.explain.words import list_text, seconds_text, share_text
 from weft.planners.planner import Plan, Planner, plan
+from weft.planners.replays import replayed
 from weft.planners.whatif.changes import Change
 from weft.planners.whatif.text import parse_change
-from weft.sim.simulate import simulate
 from weft.typed import typed
 
 _CHECKED: WeakSet[Plan] = WeakSet()
@@ -132,13 +132,13 @@ def whatif(
     old = _replayed(first, changed)
     after = again if old is None or again.makespan <= old.makespan else old
     for made in (first, after):
-        _refuse_invalid(made)
+        refuse_invalid(made)
     kept = float("nan") if old is None else old.makespan
     return WhatIf(wanted, first, after, kept, _moved(first, after))
 
 
-def _refuse_invalid(made: Plan) -> None:
-    """Check a plan; one that was checked before is not checked for the next question."""
+def refuse_invalid(made: Plan) -> None:
+    """Raise `InvalidInput` for a plan that breaks a rule; each plan is checked once."""
     if made in _CHECKED:
         return
     wrong = check(made.problem, made.schedule)
@@ -152,7 +152,7 @@ def read_changes(changes: Change | str | Sequence[Change | str]) -> tuple[Change
     several = isinstance(changes, Sequence) and not isinstance(changes, str)
     listed: Sequence[Any] = changes if several else [changes]  # type: ignore[assignment]
     if not listed:
-        raise InvalidInput("what if what? give at least one change, such as 'add 1xA100'")
+        raise InvalidInput("no change is given; give at least one, such as 'add 1xA100'")
     for change in listed:
         if not isinstance(change, str) and not callable(getattr(change, "apply", None)):
             raise InvalidInput(
@@ -172,10 +172,7 @@ def _replayed(made: Plan, changed: Problem) -> Plan | None:
     moved = Schedule.of(
         task=old.task, device=at[old.device], start=old.start, finish=old.finish, copy=old.copy
     )
-    workload = Workload.of(changed)
-    trace = simulate(workload, moved, scenario=Scenario.of(workload))
-    columns = {key: getattr(trace, key) for key in ("task", "device", "start", "finish", "copy")}
-    return Plan(changed, Schedule.of(**columns), made.planner, 0.0)
+    return Plan(changed, replayed(changed, moved), made.planner, 0.0)
 
 
 def _moved(before: Plan, after: Plan) -> tuple[str, ...]:

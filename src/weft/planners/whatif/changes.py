@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
@@ -15,13 +16,9 @@ from weft.model.columns import BoolArray, frozen
 from weft.registry import closest
 from weft.typed import description
 
-COLUMNS = {
-    "memory": np.inf,
-    "cores": 1,
-    "batch": 1,
-    "cache": np.inf,
-    "switch": 0.0,
-} | dict.fromkeys(("speed", "power", "idle_power", "price"), 0.0)
+COLUMNS = {"memory": np.inf, "cores": 1, "batch": 1, "cache": np.inf} | dict.fromkeys(
+    ("switch", "speed", "power", "idle_power", "price"), 0.0
+)
 """Columns of devices, with the values of a new kind that has no published ones."""
 NETWORK = "Ethernet-25G"
 """Link of a new kind of device to a cluster that has no links between nodes."""
@@ -116,12 +113,7 @@ class RemoveDevice:
     def apply(self, problem: Problem) -> Problem:
         """Return the changed problem."""
         c = problem.cluster
-        mine = [d for d in range(c.p) if self.name in (c.names[d], c.kinds[d])]
-        if not mine:
-            known = tuple(dict.fromkeys((*c.names, *c.kinds)))
-            raise UnknownName(
-                f"no device or kind is called '{self.name}'{closest(self.name, known)}"
-            )
+        mine = np.flatnonzero(_matching(c, self.name, nodes=False)).tolist()
         if len(mine) < self.count or self.count == c.p:
             raise InvalidInput(
                 f"cannot {self}: cluster '{c.name}' has {len(mine)} of {c.p} devices"
@@ -367,13 +359,8 @@ def _published(problem: Problem, kind: str) -> tuple[float, dict[str, float]]:
 
 def _fresh(cluster: Cluster, kind: str, count: int) -> list[str]:
     """Return names of new devices that no other device has."""
-    taken, number, made = set(cluster.names), 0, list[str]()
-    while len(made) < count:
-        name = f"{kind}:{number}"
-        number += 1
-        if name not in taken:
-            made.append(name)
-    return made
+    names = (f"{kind}:{number}" for number in itertools.count())
+    return list(itertools.islice((n for n in names if n not in cluster.names), count))
 
 
 def _twin_link(c: Cluster, like: int) -> tuple[float, float]:
