@@ -57,7 +57,7 @@ class LifecycleState:
         self.results: list[Sequence[tuple[int, float]]] = [()] * len(self.place)
         """Where and when an instance was finished: the places its data can be read from."""
         self.started = np.full(len(self.place), nan)
-        """Return when the execution that finished an instance first was started."""
+        """When the execution that finished an instance first was started."""
         self.inputs: list[Sequence[tuple[int, int]]] = [()] * len(self.place)
         """(parent, edge) over the incoming edges that were taken."""
         self.outcome = np.full(int(workload.first_choice[-1]), -1, np.int64)
@@ -123,24 +123,18 @@ class LifecycleState:
             return f"instance {parent} is not one of its parents"
         if self.stories.state[parent] is not State.DONE:
             return f"{self.stories.names[parent]} is {self.stories.state[parent]}, not done"
-        able = self.can_run(parent, device)
-        return (
-            None
-            if able
-            else f"device '{self.workload.cluster.names[device]}' cannot run "
-            f"{self.stories.names[parent]}"
-        )
+        if self.can_run(parent, device):
+            return None
+        name = self.workload.cluster.names[device]
+        return f"device '{name}' cannot run {self.stories.names[parent]}"
 
     def batch(self, instance: int, device: int) -> list[int]:
         """Return the instance and the ready ones of its kind that fit beside it on the device."""
         cluster = self.workload.cluster
         group, most = [instance], int(self.workload.batch_limit[self.kind[instance], device])
         memory = self._memory(instance)
-        others = [
-            i
-            for i in self.ready
-            if i != instance and self.kind[i] == self.kind[instance] and self.can_run(i, device)
-        ]
+        alike = (i for i in self.ready if i != instance and self.kind[i] == self.kind[instance])
+        others = [i for i in alike if self.can_run(i, device)]
         for i in sorted(others, key=lambda i: (self.keys[i], i)):
             if len(group) == most or memory + self._memory(i) > float(cluster.memory[device]):
                 break

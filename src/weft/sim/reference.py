@@ -10,13 +10,15 @@ from dataclasses import KW_ONLY, dataclass
 from math import inf
 from typing import Any
 
+import numpy as np
+
 from weft.errors import InvalidInput, Stuck
 from weft.model import Scenario, Schedule, Trace, Workload
 from weft.sim.device_state import Group, Start, Wake
 from weft.sim.kernel.tables import refuse_copies
 from weft.sim.lifecycle import Lifecycle
 from weft.sim.rule import Rule
-from weft.sim.story import State
+from weft.sim.story import OVER, State
 from weft.sim.traffic import Traffic
 from weft.sim.view import Block, Decision, Policy
 
@@ -37,7 +39,6 @@ def simulate_reference(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from weft.model import Problem
     >>> workload = Workload.of(Problem.from_arrays([[2.0], [3.0]], [[0, 1]]))
     >>> simulate_reference(workload, Rule("fifo", "first", np.zeros(2))).finish.tolist()
@@ -84,12 +85,8 @@ class Simulation:
         self.ends = [inf for _ in self.devices]
         """When the running group of each device finishes; inf: nothing runs."""
         self.wakes = [inf for _ in self.devices]
-        rows = (
-            scenario.change_time.tolist(),
-            scenario.change_device.tolist(),
-            scenario.change_pace.tolist(),
-        )
-        self.changes = list(zip(*rows, strict=True))
+        columns = (scenario.change_time, scenario.change_device, scenario.change_pace)
+        self.changes = list(zip(*(column.tolist() for column in columns), strict=True))
         self.cancels: list[float] = scenario.cancel.tolist()
         self.arrivals: list[float] = self.workload.arrival.tolist()
         self.arrived = [False] * self.workload.jobs
@@ -187,12 +184,11 @@ class Simulation:
                 self.life.block(device, float(said.until))
             else:
                 instance = self._checked_instance(said, device)
+                group = self.life.batch(instance, device)
                 if said.copy < 0:
-                    self.life.commit(self.life.batch(instance, device), device, self.now)
+                    self.life.commit(group, device, self.now)
                 else:
-                    self.life.commit_with_copy(
-                        self.life.batch(instance, device), device, self.now, int(said.copy)
-                    )
+                    self.life.commit_with_copy(group, device, self.now, int(said.copy))
             self._look(device)
 
     # -- durations and refusals ---------------------------------------------
@@ -204,11 +200,8 @@ class Simulation:
         for i in group.members:
             problem, task = self.life.problem(i), self.life.place[i][1]
             seconds = float(problem.work[task]) * float(problem.pace[problem.row[task], d])
-            seconds = (
-                seconds
-                * float(self.scenario.factor[i])
-                * float(self.scenario.bias[self.life.kind[i], d])
-            )
+            seconds *= float(self.scenario.factor[i])
+            seconds *= float(self.scenario.bias[self.life.kind[i], d])
             longest = max(longest, seconds * self.life.machines[d].pace)
         return longest * self.life.growth(group.members, d) + group.setup
 
@@ -248,12 +241,8 @@ class Simulation:
         return instance
 
     def _called(self, instance: int) -> str:
-        names = self.life.stories.names
-        return (
-            f"{names[instance]} (instance {instance})"
-            if 0 <= instance < len(names)
-            else f"instance {instance}"
-        )
+        names, number = self.life.stories.names, f"instance {instance}"
+        return f"{names[instance]} ({number})" if 0 <= instance < len(names) else number
 
     # -- stuck --------------------------------------------------------------
 
@@ -261,22 +250,18 @@ class Simulation:
         jobs = self._jobs_left()
         states = self.life.stories.state
         left = [i for j in jobs for i in self._open_instances(j)]
-        blame = min(
-            left, key=lambda i: (states[i] is State.WAITING, i)
-        )  # waiting is a consequence, not a cause
+        # Waiting is a consequence, not a cause.
+        blame = min(left, key=lambda i: (states[i] is State.WAITING, i))
         return (
             f"'{self.name}' is stuck at {self.now:g}: {len(jobs)} jobs and {len(left)} tasks "
             f"are left; {self._blame(blame)}"
         )
 
     def _open_instances(self, job: int) -> list[int]:
-        over = (State.DONE, State.SKIPPED, State.CANCELLED)
+        over = (*OVER, State.CANCELLED)
         first = self.workload.first_instance
-        return [
-            i
-            for i in range(int(first[job]), int(first[job + 1]))
-            if self.life.stories.state[i] not in over
-        ]
+        mine = range(int(first[job]), int(first[job + 1]))
+        return [i for i in mine if self.life.stories.state[i] not in over]
 
     def _blame(self, instance: int) -> str:
         state, called = self.life.stories.state[instance], self.life.stories.names[instance]
@@ -293,11 +278,8 @@ class Simulation:
                 )
         if self.plans is not None:
             return f"{called} is {state}, and no row of the schedule runs it"
-        down = [
-            n
-            for n, m in zip(self.workload.cluster.names, self.life.machines, strict=True)
-            if m.pace == inf
-        ]
+        names = self.workload.cluster.names
+        down = [n for n, m in zip(names, self.life.machines, strict=True) if m.pace == inf]
         return f"{called} is {state} and the policy waits" + (
             f" (devices down for good: {', '.join(down)})" if down else ""
         )
@@ -324,20 +306,13 @@ def _follow_rule(rule: Rule) -> Decide:
     def by_device(life: Lifecycle, now: float) -> Decision | None:
         kinds = len(life.workload.kinds)
         for device, machine in enumerate(life.machines):
-            able = (
-                [
-                    i
-                    for i in in_order(life)
-                    if life.can_run(i, device) and life.room.fits([i], device)
-                ]
-                if life.idle(device, now)
-                else []
-            )
+            if not life.idle(device, now):
+                continue
+            able = [i for i in in_order(life) if life.can_run(i, device)]
+            able = [i for i in able if life.room.fits([i], device)]
             if able:
-                last = max(machine.last_kind, 0)
-                return Decision(
-                    min(able, key=lambda i: (life.kind[i] - last) % kinds), device
-                )  # min takes the first of equals
+                last = max(machine.last_kind, 0)  # min takes the first of equals
+                return Decision(min(able, key=lambda i: (life.kind[i] - last) % kinds), device)
         return None
 
     return by_device if rule.placement == "mru" else by_instance
@@ -379,20 +354,7 @@ def _rows_by_problem(
         )
     plans = []
     for problem, schedule in zip(workload.problems, schedules, strict=True):
-        place = {int(task): k for k, task in enumerate(problem.workflow.order)}
-        order = sorted(
-            range(len(schedule)),
-            key=lambda r: (
-                schedule.start[r],
-                schedule.finish[r],
-                place.get(int(schedule.task[r]), -1),
-                r,
-            ),
-        )
-        rows = [
-            (int(schedule.task[r]), int(schedule.device[r]), bool(schedule.copy[r])) for r in order
-        ]
-        for task, device, _ in rows:
+        for task, device in zip(schedule.task.tolist(), schedule.device.tolist(), strict=True):
             if not (0 <= task < problem.n and 0 <= device < problem.p):
                 raise InvalidInput(
                     f"the schedule of '{problem.name}' puts task {task} on device {device}; "
@@ -404,5 +366,7 @@ def _rows_by_problem(
                     f"the schedule of '{problem.name}' puts task '{name}' on device "
                     f"'{problem.cluster.names[device]}', which cannot run it"
                 )
-        plans.append(rows)
+        s, place = schedule, problem.workflow.place
+        order = np.lexsort((place[s.task], s.finish, s.start)).tolist()
+        plans.append([(int(s.task[r]), int(s.device[r]), bool(s.copy[r])) for r in order])
     return plans

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -109,43 +109,37 @@ class View:
 
     def arrival(self, instance: int, device: int) -> float:
         """Return when all inputs of a ready instance are on a device, if committed now."""
-        job, task = self.workload.task_of(instance)
-        problem, first = self.workload.problem_of(job), int(self.workload.first_instance[job])
-        w = problem.workflow
+        problem = self.workload.problem_of(self.workload.task_of(instance)[0])
         latest = 0.0
+        for edge, sent in self._inputs(instance):
+            came = min(when + problem.transfer(edge, origin, device) for origin, when in sent)
+            latest = max(latest, came)
+        return latest
+
+    def arrivals(self, instance: int) -> FloatArray:
+        """(p,) `arrival` on each device."""
+        problem = self.workload.problem_of(self.workload.task_of(instance)[0])
+        data, links = problem.workflow.data, problem.cluster
+        latest = np.zeros(len(self.pace))
+        for edge, sent in self._inputs(instance):
+            came = np.full(len(latest), np.inf)
+            for origin, when in sent:
+                move = links.latency[origin] + float(data[edge]) * links.per_byte[origin]
+                came = np.minimum(came, when + move)
+            latest = np.maximum(latest, came)
+        return latest
+
+    def _inputs(self, instance: int) -> Iterator[tuple[int, list[tuple[int, float]]]]:
+        """Yield each taken edge to a ready instance with (device, time) of what can be sent."""
+        job, task = self.workload.task_of(instance)
+        w, first = self.workload.problem_of(job).workflow, int(self.workload.first_instance[job])
         for e in w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]].tolist():
             parent = first + int(w.src[e])
             done = float(self.finished_at[parent])
             # A parent on a branch that is not taken never finishes.
             if not np.isnan(done) and self._taken(job, e):
                 places = [(int(self.ran_on[parent]), done), *self.copies.get(parent, ())]
-                sent = [
-                    (origin, finish if self.eager else max(finish, self.now))
-                    for origin, finish in places
-                ]
-                latest = max(
-                    latest, min(when + problem.transfer(e, origin, device) for origin, when in sent)
-                )
-        return latest
-
-    def arrivals(self, instance: int) -> FloatArray:
-        """(p,) `arrival` on each device."""
-        job, task = self.workload.task_of(instance)
-        problem, first = self.workload.problem_of(job), int(self.workload.first_instance[job])
-        w, links = problem.workflow, problem.cluster
-        latest = np.zeros(len(self.pace))
-        for e in w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]].tolist():
-            parent = first + int(w.src[e])
-            done = float(self.finished_at[parent])
-            if not np.isnan(done) and self._taken(job, e):
-                places = [(int(self.ran_on[parent]), done), *self.copies.get(parent, ())]
-                came = np.full(len(latest), np.inf)
-                for origin, finish in places:
-                    sent = finish if self.eager else max(finish, self.now)
-                    move = links.latency[origin] + float(w.data[e]) * links.per_byte[origin]
-                    came = np.minimum(came, sent + move)
-                latest = np.maximum(latest, came)
-        return latest
+                yield e, [(d, when if self.eager else max(when, self.now)) for d, when in places]
 
     def _taken(self, job: int, edge: int) -> bool:
         choices = self.workload.problem_of(job).workflow.choices

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from weft.arguments import shown
 from weft.errors import InvalidInput, Stuck
 from weft.model import Scenario, Workload
-from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.columns import BoolArray, FloatArray, IntArray, offsets
 from weft.model.conditional_stream import ConditionalStream, in_ticks, ticked
 from weft.sim.kernel.events import ENDED
 from weft.sim.kernel.tables import Sim, Table, make_sim
@@ -244,18 +244,10 @@ class StepBatch:
 
 
 _OWN = (
-    "world",
-    "job",
-    "inst",
-    "entry",
-    "kind",
-    "device",
-    "due",
-    "room",
-    "loaded",
-    "link",
+    *("world", "job", "inst", "entry", "kind", "device", "due", "room", "loaded", "link"),
     "inbound",
 )
+"""Tables that differ between simulations and have to be reset for a new one."""
 _OWN_STATE = ("estimate", "seen", "counters")
 
 
@@ -283,25 +275,15 @@ def make_state(stream: ConditionalStream, blank: Sim, options: StepOptions) -> S
     config = np.zeros(1, CONFIG)
     config["idle_ticks"], config["tick"] = in_ticks(options.idle_seconds, stream.tick), stream.tick
     config["slowest"], config["prior"] = 1.0 / options.window, options.prior
-    config["age_scale"], config["queue_scale"], config["ages"] = (
-        options.age_scale,
-        options.queue_scale,
-        options.ages,
-    )
-    config["blocking"], config["estimate"], config["units"] = (
-        options.idle == "block",
-        options.estimate,
-        options.units,
-    )
-    config["detail"] = options.detail
+    config["blocking"] = options.idle == "block"
+    for key in ("age_scale", "queue_scale", "ages", "estimate", "units", "detail"):
+        config[key] = getattr(options, key)
     duration = ticked(stream.problem, stream.tick).durations()
     quickest = duration.min(axis=1) if len(duration) else np.ones(1)
     config["span"] = max(float(np.median(quickest)), 1e-12)
     watched = sorted(stream.watched, key=lambda c: int(w.choices.task[c]))
     branches = [len(w.choices.branches(c)) for c in watched]
-    slot = np.concatenate(([0], np.cumsum(branches) - np.arange(1, len(branches) + 1))).astype(
-        np.int64
-    )
+    slot = offsets([count - 1 for count in branches])
     watch = np.zeros(len(watched), WATCH)
     watch["choice"], watch["slot"], watch["branches"] = watched, slot[:-1], branches
     owners = w.choices.task[watched] if watched else np.zeros(0, np.int64)
@@ -330,10 +312,8 @@ def _chances(stream: ConditionalStream, watched: list[int], slot: IntArray) -> T
     table = np.zeros(stream.problem.m, CHANCE)
     for e in range(stream.problem.m):
         c, b = int(choices.edge_choice[e]), int(choices.edge_branch[e])
-        table[e]["slot"], table[e]["nominal"] = (
-            -1,
-            1.0 if c < 0 else stream.drift[c].probability[0, b],
-        )
+        table[e]["slot"] = -1
+        table[e]["nominal"] = 1.0 if c < 0 else stream.drift[c].probability[0, b]
         if c in watched:
             at = watched.index(c)
             last = b == len(choices.branches(c)) - 1
@@ -350,21 +330,17 @@ def _depth_order(stream: ConditionalStream, blank: Sim) -> IntArray:
 
 
 def _unit_groups(stream: ConditionalStream) -> IntArray:
-    problem = stream.problem
-    growth = problem.cluster.batch_growth(problem.workflow.kinds)
-    setup = problem.cluster.setup_of(problem.workflow.kinds)
+    """(units,) a number that identical units share."""
+    c, kinds = stream.problem.cluster, stream.problem.workflow.kinds
+    tables = (stream.problem.durations(), c.batch_growth(kinds), c.setup_of(kinds))
+    rows = (c.batch, c.memory, c.cache, c.switch)
     columns = [
         (
-            tuple(problem.durations()[:, d]),
-            int(problem.cluster.batch[d]),
-            float(problem.cluster.memory[d]),
-            growth[:, d].tobytes(),
-            setup[:, d].tobytes(),
-            float(problem.cluster.cache[d]),
-            float(problem.cluster.switch[d]),
-            -1 if problem.cluster.network is None else int(problem.cluster.node[d]),
+            *(table[:, d].tobytes() for table in tables),
+            *(float(row[d]) for row in rows),
+            -1 if c.network is None else int(c.node[d]),
         )
-        for d in range(problem.p)
+        for d in range(c.p)
     ]
     seen = list(dict.fromkeys(columns))
     return np.array([seen.index(column) for column in columns], np.int64)
