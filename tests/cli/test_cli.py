@@ -12,7 +12,9 @@ import pytest
 import weft
 from tests.support.programs import run_python
 from weft.cli import main as command
+from weft.cli.generate import MEANINGS
 from weft.cli.main import VERBS, main
+from weft.generators import generator_options
 
 
 @pytest.fixture
@@ -362,3 +364,13 @@ def test_a_reader_that_leaves_is_no_error():
         err = child.stderr.read()
     assert err == b""
     assert child.returncode == 141
+
+
+def test_every_option_of_a_generator_is_explained(capsys):
+    """An option without a text of its own is a count, so its name is a plural."""
+    options = {name for each in weft.list_generators() for name in generator_options(each)}
+    assert set(MEANINGS) <= options
+    assert all(name.endswith("s") for name in options - set(MEANINGS))
+    with pytest.raises(SystemExit):
+        main(["generate", "cholesky", "--help"])
+    assert "tiles per side of the matrix (default: 8)" in " ".join(capsys.readouterr().out.split())

@@ -103,7 +103,12 @@ def add_goal(parser: argparse.ArgumentParser) -> None:
 def add_stream(parser: argparse.ArgumentParser) -> None:
     """Add --stream, a conditional stream."""
     add_option(
-        parser, "--stream", str, "TOML", "a stream file, or a name", default="conditional-paper"
+        parser,
+        "--stream",
+        str,
+        "TOML",
+        "a stream file, or a name (see: weft list streams)",
+        default="conditional-paper",
     )
 
 
@@ -149,14 +154,14 @@ def add_uncertainty(parser: argparse.ArgumentParser) -> None:
     """Add the options of drawn scenarios, and --seed."""
     add_seed(parser)
     group = parser.add_argument_group("uncertainty")
-    text = "sigma of log-normal duration factors, no unit"
+    text = "spread of durations: standard deviation of their logarithm; 0.3 is about 30 %%"
     add_option(group, "--noise", number(least=0), "S", text, default=0.0)
     add_option(
         group,
         "--bias",
         number(least=0),
         "S",
-        "the same, one factor per task kind and device kind",
+        "the same for estimates, one factor per task kind and device kind",
         default=0.0,
     )
     add_option(
@@ -183,6 +188,15 @@ def read_cluster(args: argparse.Namespace) -> Cluster | None:
 
         return load_cluster(args.cluster)
     return None
+
+
+def problem_of_schedule(path: Path, args: argparse.Namespace) -> Problem:
+    """Return the problem of --problem, which the schedule in `path` needs."""
+    from weft.errors import InvalidInput
+
+    if args.problem is None:
+        raise InvalidInput(f"{path}: holds a schedule; add --problem FILE, the problem it is for")
+    return read_problem(args.problem, args)
 
 
 def read_problem(path: Path, args: argparse.Namespace) -> Problem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from weft.cli.arguments import (
     add_option,
@@ -30,8 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_problems(parser, "workflows or problems in any known format", many="+")
     text = "planners (default: heft,cpop,peft; see: weft list planners)"
     add_option(parser, "--planners", names, "A,B", text)
-    add_option(parser, "--policies", names, "A,B", "see: weft list policies")
-    add_option(parser, "--scenarios", whole(1), "N", "futures to draw", default=1)
+    add_option(parser, "--policies", names, "A,B", "policies (see: weft list policies)")
+    add_option(
+        parser,
+        "--scenarios",
+        whole(1),
+        "N",
+        "futures to draw; the figures are means over them",
+        default=1,
+    )
     add_seconds(parser)
     aims = "makespan, mean, p95 or p99 completion, or deadline"
     add_option(parser, "--objective", str, "NAME", aims, default="makespan")
@@ -61,14 +68,11 @@ def _compared(args: argparse.Namespace) -> Comparison:
     from weft.policies.load import load_policy
     from weft.report.compare import compare
 
-    chosen = (
-        args.planners
-        if args.planners is not None
-        else ([] if args.policies else ["heft", "cpop", "peft"])
-    )
-    contenders = [PLANNERS.create(name) for name in chosen] + [
-        load_policy(name) for name in args.policies or []
-    ]
+    chosen = args.planners
+    if chosen is None:
+        chosen = [] if args.policies else ["heft", "cpop", "peft"]
+    contenders: list[Any] = [PLANNERS.create(name) for name in chosen]
+    contenders += [load_policy(name) for name in args.policies or []]
     return compare(
         [read_problem(path, args) for path in args.file],
         contenders,

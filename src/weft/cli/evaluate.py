@@ -7,7 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from weft.cli.arguments import add_flag, add_names, add_option, add_stream
-from weft.cli.values import names, number, whole
+from weft.cli.values import names, number, several, whole
 
 if TYPE_CHECKING:
     from weft.experiments.conditional.published import PublishedOptions
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "job completion times of policies and rules for streams of conditional jobs"
 EXAMPLE = """  weft evaluate conditional-pi4 fifo mru depth-first
-  weft evaluate trained/pi4 conditional --probabilities 0.8,0.9,1 --seeds 10
+  weft evaluate trained/pi4 conditional-best --probabilities 0.8,0.9,1 --seeds 10
   weft evaluate fifo --stream mine.toml --jobs 2000 --json
   weft evaluate edf conditional-any --stream two_streams.toml"""
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_names(parser, "policy", text, many="+")
     add_stream(parser)
     text = "probabilities of the first branch of the watched choice (default: 0, 0.1, ..., 1)"
-    add_option(parser, "--probabilities", _probabilities, "P,P", text)
+    add_option(parser, "--probabilities", several(number(least=0, most=1)), "P,P", text)
     add_flag(parser, "--own", "leave the probabilities as the stream has them")
     add_option(parser, "--seeds", whole(1), "N", "draws, by the seeds 1 to N", default=10)
     add_option(parser, "--jobs", whole(1), "N", "jobs in each draw (default: as the stream says)")
@@ -56,12 +56,8 @@ def run(args: argparse.Namespace) -> None:
     from weft.formats.native.stream_toml import load_stream, load_streams
 
     shared = load_streams(args.stream)
-    from weft.learn.conditional.scores import (
-        completions,
-        service_figures,
-        shared_completions,
-        variants,
-    )
+    from weft.learn.conditional.scores import completions, service_figures, shared_completions
+    from weft.policies.conditional.evaluate import variants
     from weft.policies.load import load_policy
 
     points, together = None, len(shared.streams) > 1
@@ -179,9 +175,3 @@ def _cell(times: FloatArray) -> str:
 
     width = f" ± {half_width(times):.2f}" if len(times) > 1 else ""
     return f"{times.mean():.2f}{width}"
-
-
-def _probabilities(text: str) -> list[float]:
-
-    read = number(least=0, most=1)
-    return [read(part) for part in text.split(",") if part.strip()]

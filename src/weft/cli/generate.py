@@ -17,6 +17,35 @@ EXAMPLE = (
 )
 
 
+MEANINGS = {
+    "alpha": "shape: a layer has alpha x sqrt(tasks) tasks; 0.5 is long, 2 is wide",
+    "arity": "children of each task of the tree",
+    "block": "elements per side of a block",
+    "branches": "parallel branches of a block, or the most branches of a choice",
+    "ccr": "mean transfer time over mean duration, at speed 1 and 1 GB/s",
+    "data": "bytes that a task passes on",
+    "data_sigma": "spread of the bytes: standard deviation of their logarithm",
+    "depth": "levels of the tree",
+    "density": "0 to 1: how many tasks of the layer above are parents",
+    "element": "bytes of an element of the matrix",
+    "jump": "the most layers between a task and its parents",
+    "kinds": "number of task kinds",
+    "max_parents": "the most parents of a task",
+    "nothing": "probability that a choice may lead to no task",
+    "ordered": "each stage takes the items in order",
+    "regularity": "0 to 1: how equal the layers are; 1: all of the same width",
+    "share": "share of the tasks with several children that choose one",
+    "sigma": "spread of the work: standard deviation of its logarithm",
+    "size": "blocks per side of the matrix",
+    "tasks": "the most tasks; the graph becomes as large as its shape allows",
+    "tile_size": "elements per side of a tile",
+    "tiles": "tiles per side of the matrix",
+    "width": "parallel tasks of a stage",
+    "work": "mean work of a task",
+}
+"""Options of generators -> their help; all others are counts of what they name."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("name", metavar="NAME", help="the generator; its options follow")
@@ -39,27 +68,16 @@ def extend(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     group = parser.add_argument_group(f"options of {argv[0]}")
     for name, default in generator_options(argv[0]).items():
         flag, shown = f"--{name.replace('_', '-')}", "none" if default is None else default
+        how: dict[str, Any] = {"type": _reader(name, default), "metavar": "X"}
         if isinstance(default, bool):
-            group.add_argument(
-                flag,
-                action=argparse.BooleanOptionalAction,
-                default=None,
-                dest=f"option_{name}",
-                help=f"default: {shown}",
-            )
-        else:
-            group.add_argument(
-                flag,
-                type=_reader(name, default),
-                metavar="X",
-                dest=f"option_{name}",
-                help=f"default: {shown}",
-            )
+            how = {"action": argparse.BooleanOptionalAction, "default": None}
+        text = MEANINGS.get(name, f"number of {name}")
+        group.add_argument(flag, dest=f"option_{name}", help=f"{text} (default: {shown})", **how)
 
 
 def run(args: argparse.Namespace) -> None:
     """Make it and write it."""
-    from weft.cli.output import emit
+    from weft.cli.output import show
     from weft.formats import save
     from weft.formats.native.weft_json import write_json
     from weft.formats.native.weft_schema import encode
@@ -75,18 +93,9 @@ def run(args: argparse.Namespace) -> None:
         print(write_json(encode(made)).decode().rstrip())
         return
     save(made, args.out)
-    if args.json:
-        emit(
-            {
-                "name": made.name,
-                "tasks": made.n,
-                "edges": made.m,
-                "seed": args.seed,
-                "out": str(args.out),
-            }
-        )
-    else:
-        print(f"{made.name}: {made.n} tasks, {made.m} edges, written to {args.out}")
+    document = {"name": made.name, "tasks": made.n, "edges": made.m, "seed": args.seed}
+    text = f"{made.name}: {made.n} tasks, {made.m} edges, written to {args.out}"
+    show(args, {**document, "out": str(args.out)}, text)
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
@@ -99,10 +108,6 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _reader(name: str, default: object) -> Any:
-    return (
-        whole(0)
-        if name == "tasks" or isinstance(default, int)
-        else str
-        if isinstance(default, str)
-        else number()
-    )
+    if name == "tasks" or isinstance(default, int):
+        return whole(0)
+    return str if isinstance(default, str) else number()

@@ -53,6 +53,14 @@ def emit(document: Any) -> None:
     print()
 
 
+def show(args: argparse.Namespace, document: Any, text: str) -> None:
+    """Print the document with --json, or else the text."""
+    if args.json:
+        emit(document)
+    else:
+        print(text)
+
+
 def wrapped(sentence: str) -> str:
     """Break a sentence into lines of the widest output.
 

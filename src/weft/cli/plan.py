@@ -11,7 +11,7 @@ from weft.cli.values import number, whole
 from weft.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from weft.model import Cluster, Problem
+    from weft.model import Cluster, Problem, Trace
     from weft.planners import Plan
 
 SUMMARY = "plan a workflow: which task runs where and when"
@@ -52,12 +52,28 @@ def add_outputs(parser: argparse.ArgumentParser, what: str) -> None:
     add_option(group, "--chrome", Path, "FILE", "a Chrome trace, for ui.perfetto.dev")
 
 
+def save_outputs(args: argparse.Namespace, result: Plan | Trace) -> None:
+    """Write the files of `add_outputs`."""
+    from weft.formats import save, save_chrome_trace
+    from weft.model import Trace
+
+    bare = result if isinstance(result, Trace) else result.schedule
+    if args.out is not None:
+        save(bare, args.out)
+    if args.gantt is not None:
+        from weft.report.gantt.static import save_gantt
+
+        save_gantt(result, args.gantt)
+    if args.chrome is not None:
+        problem = None if isinstance(result, Trace) else result.problem
+        save_chrome_trace(bare, args.chrome, problem=problem)
+
+
 def run(args: argparse.Namespace) -> None:
     """Plan, write and print."""
     from weft.cli.output import emit, notice
 
     with notice(f"planning {args.file.name}"):
-        from weft.formats import save, save_chrome_trace
         from weft.planners.planner import timed_plan
 
         problem = with_variants(read_problem(args.file, args), args.variants)
@@ -67,14 +83,7 @@ def run(args: argparse.Namespace) -> None:
         made = timed_plan(
             problem, args.planner, seconds=args.seconds, seed=args.seed, **search_options(args)
         )
-    if args.out is not None:
-        save(made.schedule, args.out)
-    if args.gantt is not None:
-        from weft.report.gantt.static import save_gantt
-
-        save_gantt(made, args.gantt)
-    if args.chrome is not None:
-        save_chrome_trace(made.schedule, args.chrome, problem=problem)
+    save_outputs(args, made)
     if args.json:
         emit({**figures(made), "schedule": named_arrays(made)})
     else:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.cli.arguments import add_flag, add_option
-from weft.cli.values import whole
+from weft.cli.values import several, whole
 
 SUMMARY = "measure this machine, the hosts and links of a cluster, or a function by batch size"
 EXAMPLE = """\
@@ -26,7 +26,11 @@ EXAMPLE = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_flag(parser, "--quick", "fewer repeats")
-    add_flag(parser, "--dry", "do not keep the result; by default runs use it as a prior")
+    add_flag(
+        parser,
+        "--dry",
+        "do not save the result, which runs use until they have measured themselves",
+    )
     text = "measure the Dask cluster of this scheduler instead"
     add_option(parser, "--cluster", str, "ADDRESS", text)
     add_option(
@@ -40,7 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser, "--item", str, "ITEM", "the item in its lists: MODULE:NAME or JSON", default="null"
     )
     add_option(
-        parser, "--sizes", _sizes, "N,N", "batch sizes (default: 1,2,4,8)", default=(1, 2, 4, 8)
+        parser,
+        "--sizes",
+        several(whole(1)),
+        "N,N",
+        "batch sizes (default: 1,2,4,8)",
+        default=(1, 2, 4, 8),
     )
     add_option(parser, "--repeats", whole(1), "N", "calls per batch size", default=5)
     add_option(parser, "--kind", str, "KIND", "task kind (default: the function's name)")
@@ -59,7 +68,7 @@ def run(args: argparse.Namespace) -> None:
 
     from weft.cli.output import emit, progress
     from weft.report.quantities import format_bytes
-    from weft.report.tables import Column, table_text
+    from weft.report.tables import table_text
     from weft.runtime.costs.profiler import discover, measure, save_profile
 
     found = discover()
@@ -89,12 +98,7 @@ def run(args: argparse.Namespace) -> None:
         }
         for m in measures
     ]
-    print(
-        "\n"
-        + table_text(
-            rows, (Column("device"), Column("measure"), Column("median"), Column("middle half"))
-        )
-    )
+    print("\n" + table_text(rows, ("device", "measure", "median", "middle half")))
     if kept is not None:
         print(f"\nsaved to {kept}; used until real runs provide measurements")
 
@@ -146,7 +150,7 @@ def _profile_cluster(args: argparse.Namespace) -> None:
         {"worker": n, "host": h, "speed": f"{s:.2f}"}
         for n, h, s in zip(found.names, found.hosts, found.speeds, strict=True)
     ]
-    print(table_text(speeds, (Column("worker"), Column("host"), Column("speed"))))
+    print(table_text(speeds, ("worker", "host", "speed")))
     shown = [
         {
             **link,
@@ -156,15 +160,11 @@ def _profile_cluster(args: argparse.Namespace) -> None:
         for link in links
     ]
     columns = (Column("source", "from"), Column("target", "to"))
-    print("\n" + table_text(shown, (*columns, Column("bandwidth", "rate"), Column("latency"))))
+    print("\n" + table_text(shown, (*columns, Column("bandwidth", "rate"), "latency")))
     if history is not None:
         print(f"\nlinks added to {history.path}")
     if args.out is not None:
         print(f"wrote {args.out}")
-
-
-def _sizes(text: str) -> list[int]:
-    return [whole(1)(part) for part in text.split(",") if part.strip()]
 
 
 def _profile_function(args: argparse.Namespace) -> None:

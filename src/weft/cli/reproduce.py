@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Run the experiment, write its files and print its table."""
-    from weft.cli.output import emit, notice, progress
+    from weft.cli.output import notice, progress, show
 
     if args.name not in EXPERIMENTS:
         raise UnknownName(f"unknown experiment '{args.name}'{closest(args.name, EXPERIMENTS)}")
@@ -58,8 +58,5 @@ def run(args: argparse.Namespace) -> None:
         quick=args.quick,
         progress=lambda steps: progress(steps, total=len(steps), what=f"reproduce {args.name}"),
     )
-    if args.json:
-        emit(results)
-        return
-    print(experiment.table(results))
-    print(f"\nwrote {folder / 'results.json'} and {folder / 'report.html'}")
+    files = f"{folder / 'results.json'} and {folder / 'report.html'}"
+    show(args, results, f"{experiment.table(results)}\n\nwrote {files}")

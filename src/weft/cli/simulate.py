@@ -14,7 +14,7 @@ from weft.cli.arguments import (
     read_problem,
     uncertainty,
 )
-from weft.cli.plan import add_outputs, written
+from weft.cli.plan import add_outputs, save_outputs, written
 from weft.cli.values import number, whole
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(
         jobs, "--workload", Path, "FILE", "the jobs of a workload file, instead of drawn ones"
     )
-    add_option(jobs, "--jobs", whole(1), "N", "how many", default=1)
+    add_option(jobs, "--jobs", whole(1), "N", "number of jobs", default=1)
     jobs.add_argument(
         "--arrivals",
         choices=PROCESSES,
@@ -59,25 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Simulate, write and print."""
-    from weft.cli.output import emit, notice
+    from weft.cli.output import notice, show
 
     with notice("simulating"):
         trace = _simulated(args)
-    from weft.formats import save, save_chrome_trace
-
-    if args.out is not None:
-        save(trace, args.out)
-    if args.gantt is not None:
-        from weft.report.gantt.static import save_gantt
-
-        save_gantt(trace, args.gantt)
-    if args.chrome is not None:
-        save_chrome_trace(trace, args.chrome)
+    save_outputs(args, trace)
     found = figures(trace)
-    if args.json:
-        emit(found)
-    else:
-        print("\n".join([text(trace, found), *written(args)]))
+    show(args, found, "\n".join([text(trace, found), *written(args)]))
 
 
 def figures(trace: Trace) -> dict[str, object]:

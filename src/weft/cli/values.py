@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def whole(least: int) -> Callable[[str], int]:
@@ -45,6 +48,17 @@ def number(
         return value
 
     return read
+
+
+def several(read: Callable[[str], T]) -> Callable[[str], list[T]]:
+    """Return a reader of values separated by commas.
+
+    Examples
+    --------
+    >>> several(whole(1))("1, 2,4")
+    [1, 2, 4]
+    """
+    return lambda text: [read(part) for part in text.split(",") if part.strip()]
 
 
 def names(text: str) -> list[str]:

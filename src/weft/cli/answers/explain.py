@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.cli.arguments import add_file, add_option, add_problem, read_problem
+from weft.cli.arguments import add_file, add_option, add_problem, problem_of_schedule
 
 if TYPE_CHECKING:
     from weft.model.explain import Explanation
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Explain and print."""
-    from weft.cli.output import emit, notice, wrapped
+    from weft.cli.output import emit, notice, show, wrapped
     from weft.errors import InvalidInput
 
     if args.task is not None and args.against is not None:
@@ -39,10 +39,8 @@ def run(args: argparse.Namespace) -> None:
         found = _explained(args.file, args)
     if args.task is not None:
         rows = found.rows_of(args.task)
-        if args.json:
-            emit({"task": args.task, "executions": [_details(found, r) for r in rows]})
-        else:
-            print(_task_text(found, args.task, rows))
+        details = {"task": args.task, "executions": [_details(found, r) for r in rows]}
+        show(args, details, _task_text(found, args.task, rows))
         return
     other = None if args.against is None else _explained(args.against, args)
     difference = None if other is None else compare_explanations(other, found)
@@ -71,10 +69,8 @@ def _explained(path: Path, args: argparse.Namespace) -> Explanation:
                 f"{path}: holds a trace with its own problem; leave --{given[0]} out"
             )
         found = explain(result)
-    elif args.problem is None:
-        raise InvalidInput(f"{path}: holds a schedule; add --problem FILE, the problem it is for")
     else:
-        found = explain(result, read_problem(args.problem, args))
+        found = explain(result, problem_of_schedule(path, args))
     return replace(found, name=found.name or path.name)
 
 

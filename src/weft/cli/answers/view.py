@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_file, add_option, add_problem, read_problem
+from weft.cli.arguments import add_file, add_option, add_problem, problem_of_schedule
 
 if TYPE_CHECKING:
     from weft.model import Problem, Schedule, Trace
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Read the files and write the page."""
-    from weft.cli.output import emit, notice
+    from weft.cli.output import notice, show
 
     out = args.out or args.file[0].with_suffix(".html")
     with notice(f"reading {args.file[0].name}"):
@@ -49,10 +49,7 @@ def run(args: argparse.Namespace) -> None:
         else:
             page = experiment_page(document, title=title)
         write_file(out, page)
-    if args.json:
-        emit({"page": str(out)})
-    else:
-        print(f"wrote {out}")
+    show(args, {"page": str(out)}, f"wrote {out}")
 
 
 def _document(files: list[Path]) -> dict[str, Any] | None:
@@ -77,7 +74,6 @@ def _document(files: list[Path]) -> dict[str, Any] | None:
 
 
 def _results(args: argparse.Namespace) -> dict[str, tuple[Schedule | Trace, Problem | None]]:
-    from weft.errors import InvalidInput
     from weft.formats import load_result
     from weft.model import Trace
 
@@ -86,11 +82,7 @@ def _results(args: argparse.Namespace) -> dict[str, tuple[Schedule | Trace, Prob
     for path in args.file:
         result = load_result(path)
         if not isinstance(result, Trace):
-            if args.problem is None:
-                raise InvalidInput(
-                    f"{path}: holds a schedule; add --problem FILE, the problem it is for"
-                )
-            problem = problem or read_problem(args.problem, args)
+            problem = problem or problem_of_schedule(path, args)
         name = path.stem if path.stem not in found else str(path)
         found[name] = result, None if isinstance(result, Trace) else problem
     return found

@@ -75,7 +75,7 @@ class _Append(argparse.Action):
 
 def run(args: argparse.Namespace) -> None:
     """Answer and print."""
-    from weft.cli.output import emit, notice
+    from weft.cli.output import notice, show
     from weft.errors import InvalidInput
 
     if bool(args.changes) == args.tornado:
@@ -91,10 +91,7 @@ def run(args: argparse.Namespace) -> None:
         return
     with notice("planning with and without the changes"):
         answer = whatif(problem, args.changes, **planning(args))
-    if args.json:
-        emit(answer.as_dict())
-    else:
-        print(_text(answer))
+    show(args, answer.as_dict(), _text(answer))
 
 
 def _text(answer: WhatIf) -> str:

@@ -91,45 +91,40 @@ def _list(args: argparse.Namespace, chosen: Sequence[ArenaInstance]) -> None:
 
 
 def _show(args: argparse.Namespace, rows: Sequence[dict[str, Any]], columns: Any) -> None:
-    from weft.cli.output import emit
+    from weft.cli.output import show
     from weft.report.tables import table_text
 
-    if args.json:
-        emit(rows)
-    else:
-        print(table_text(rows, columns))
+    show(args, rows, table_text(rows, columns))
 
 
 def _check(args: argparse.Namespace, instance: ArenaInstance) -> None:
-    from weft.cli.output import emit
+    from weft.cli.output import show
     from weft.experiments.arena.contest import judge
     from weft.formats import load_schedule
 
     found = judge(instance, load_schedule(args.check))
-    if args.json:
-        emit({**asdict(found), "gap": found.gap})
-        return
-    print(
+    text = (
         f"{found.instance}: valid, {found.makespan:.6g} s, {found.verdict}\n"
         f"best known {found.best:.6g} s by {found.by}, bound {found.bound:.6g} s "
         f"(at most {100 * found.gap:.1f} % above the optimum)"
     )
+    show(args, {**asdict(found), "gap": found.gap}, text)
 
 
 def _export(args: argparse.Namespace, chosen: Sequence[ArenaInstance]) -> None:
-    from weft.cli.output import emit
+    from weft.cli.output import show
     from weft.formats import save
 
     args.export.mkdir(parents=True, exist_ok=True)
-    written = [args.export / f"{i.name}.json" for i in chosen if i.available]
-    for instance, path in zip([i for i in chosen if i.available], written, strict=True):
-        save(instance.problem(), path)
-    if args.json:
-        emit([str(path) for path in written])
-    else:
-        left = len(chosen) - len(written)
-        more = f"; {left} need WEFT_DATA" if left else ""
-        print(f"wrote {len(written)} instances to {args.export}{more}")
+    written = []
+    for instance in chosen:
+        if instance.available:
+            written.append(args.export / f"{instance.name}.json")
+            save(instance.problem(), written[-1])
+    left = len(chosen) - len(written)
+    more = f"; {left} need WEFT_DATA" if left else ""
+    text = f"wrote {len(written)} instances to {args.export}{more}"
+    show(args, [str(path) for path in written], text)
 
 
 def _contend(args: argparse.Namespace, chosen: Sequence[ArenaInstance]) -> None:

@@ -42,17 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Compile for this user, or into a folder for other machines."""
-    from weft.cli.output import emit
+    from weft.cli.output import show
 
     names = _known(args.names)
     if args.into is None:
         count, text = _compile_here(names)
     else:
         count, text = _compile_into(args.into, names)
-    if args.json:
-        emit({"names": names, "into": args.into and str(args.into), "compiled": count})
-    else:
-        print(text)
+    show(args, {"names": names, "into": args.into and str(args.into), "compiled": count}, text)
 
 
 def _compile_here(names: list[str]) -> tuple[int, str]:
@@ -69,11 +66,12 @@ def _compile_here(names: list[str]) -> tuple[int, str]:
 
 def _compile_into(folder: Path, names: list[str]) -> tuple[int, str]:
     """Compile in a process of its own, since numba reads the target at its start."""
+    from weft.formats.batch.jobs import make_empty
     from weft.sim.kernel.jit.stored import has_level, level_environment
 
     if not has_level():
         raise InvalidInput("--into compiles for x86-64-v3; this processor is of another kind")
-    _empty(folder)
+    make_empty(folder)
     environment = {**os.environ, **level_environment(folder.resolve())}
     command = [sys.executable, "-m", "weft", "compile", *names]
     made = subprocess.run(  # noqa: S603
@@ -122,13 +120,6 @@ def _known(names: list[str]) -> list[str]:
             near = closest(name, known, listing="weft list")
             raise UnknownName(f"no planner or policy {name!r}{near}")
     return names or [name for name in known if name not in LEFT_OUT]
-
-
-def _empty(folder: Path) -> None:
-    """Make the folder; refuse one that holds something."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()):
-        raise InvalidInput(f"{folder}: the folder is not empty; name a new one")
 
 
 def _problem() -> Problem:

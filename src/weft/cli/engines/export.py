@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the files and say how to submit them."""
-    from weft.cli.output import emit, notice
+    from weft.cli.output import notice, show
 
     with notice(f"planning {args.file.name}"):
         from weft.formats.batch import batch_jobs, load_commands, write_hyperqueue, write_slurm
@@ -76,12 +76,9 @@ def run(args: argparse.Namespace) -> None:
             )
         else:
             written = write_hyperqueue(jobs, args.out)
-    if args.json:
-        emit({"engine": args.engine, "jobs": len(jobs), "files": [str(path) for path in written]})
-    else:
-        print(f"wrote {len(jobs)} jobs to {args.out}")
-        start = args.out / ("submit.sh" if args.engine == "slurm" else "submit.py")
-        print(f"submit them with: {start}")
+    document = {"engine": args.engine, "jobs": len(jobs), "files": [str(path) for path in written]}
+    start = args.out / ("submit.sh" if args.engine == "slurm" else "submit.py")
+    show(args, document, f"wrote {len(jobs)} jobs to {args.out}\nsubmit them with: {start}")
 
 
 def _planned(args: argparse.Namespace) -> tuple[Problem, Schedule]:

@@ -9,7 +9,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.cli.arguments import add_flag, add_goal, add_option, add_subcommand
+from weft.cli.arguments import add_flag, add_goal, add_option, add_subcommand, options_of
 from weft.cli.values import number, whole
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _serve_http(cascade: Cascade, args: argparse.Namespace) -> None:
 
 
 def _measure(args: argparse.Namespace) -> None:
-    from weft.cli.output import emit
+    from weft.cli.output import show
     from weft.formats.parsing.source import decode_text, naming, read_bytes, write_file
     from weft.runtime.cascade.cascade import Cascade
     from weft.runtime.cascade.lines import probe, read_payloads
@@ -140,10 +140,8 @@ def _measure(args: argparse.Namespace) -> None:
     with Cascade(args.file, policy=args.policy, stream=args.stream) as cascade:
         probe(cascade, payloads)
     write_file(args.output, cascade.measured.to_toml())
-    if args.json:
-        emit({"stream": str(args.output), **cascade.counts})
-    else:
-        print(f"{cascade.counts['answered']} requests measured; written: {args.output}")
+    text = f"{cascade.counts['answered']} requests measured; written: {args.output}"
+    show(args, {"stream": str(args.output), **cascade.counts}, text)
 
 
 def _tune(args: argparse.Namespace) -> None:
@@ -153,14 +151,5 @@ def _tune(args: argparse.Namespace) -> None:
 
     stream = load_cascade(args.file, stream=args.log or args.stream).stream
     start = None if args.policy is None else load_policy(args.policy)
-    fit_and_show(
-        stream,
-        args.output,
-        json=args.json,
-        seconds=args.seconds,
-        seed=args.seed,
-        start=start,
-        network=args.network,
-        norm=args.norm,
-        goal=args.goal,
-    )
+    options = options_of(args, "json", "seconds", "seed", "network", "norm", "goal")
+    fit_and_show(stream, args.output, start=start, **options)

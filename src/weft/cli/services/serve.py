@@ -37,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "a module or Python file whose public functions tasks may call; several times"
     add_option(tasks, "--functions", str, "MODULE", text, action="append")
     add_flag(tasks, "--commands", "let tasks run any command on this machine")
-    add_option(tasks, "--devices", whole(1), "N", "processes that run tasks")
+    add_option(
+        tasks, "--devices", whole(1), "N", "processes that run tasks (default: one per core)"
+    )
     add_option(tasks, "--policy", str, "NAME", "a policy", default="eft")
     add_option(tasks, "--timeout", number(above=0), "S", "time limit of a task in seconds")
     add_option(tasks, "--retries", whole(0), "N", "retries of a task that failed", default=0)

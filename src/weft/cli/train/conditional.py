@@ -20,7 +20,7 @@ from weft.cli.train.trainable import (
     need_torch,
 )
 from weft.cli.train.trainable import train_seeds as train_each
-from weft.cli.values import number, whole
+from weft.cli.values import number, several, whole
 
 if TYPE_CHECKING:
     from weft.learn.ppo import PpoProgress
@@ -68,15 +68,8 @@ def _fit(args: argparse.Namespace) -> None:
 
     stream = load_stream(args.stream)
     start = None if args.start is None else load_policy(args.start)
-    fit_and_show(
-        stream,
-        args.out / "own",
-        json=args.json,
-        seconds=args.seconds,
-        seed=args.seed,
-        start=start,
-        goal=args.goal,
-    )
+    options = options_of(args, "json", "seconds", "seed", "goal")
+    fit_and_show(stream, args.out / "own", start=start, **options)
 
 
 def fit_and_show(stream: ConditionalStream, path: Path, *, json: bool, **options: Any) -> None:
@@ -214,8 +207,7 @@ def _row(progress: PpoProgress) -> dict[str, Any]:
 
 
 def _sizes(text: str) -> tuple[int, ...]:
-    read = whole(1)
-    return tuple(read(part) for part in text.split(",") if part.strip())
+    return tuple(several(whole(1))(text))
 
 
 # -- rollouts --------------------------------------------------------------------

@@ -156,4 +156,4 @@ def make_empty(folder: Path) -> None:
     """Make a folder; refuse one that holds files."""
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
-        raise InvalidInput(f"{folder}: is not empty; give a new folder")
+        raise InvalidInput(f"{folder}: the folder is not empty; give a new folder")
