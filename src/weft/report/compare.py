@@ -19,7 +19,7 @@ from weft.planners.bounds import lower_bound
 from weft.planners.planner import EXACT, timed_plan
 from weft.policies import simulate
 from weft.registry import closest, reject_unknown
-from weft.report.causes.crown import standings
+from weft.report.causes.crown import Standing, standings
 from weft.report.comparison import OBJECTIVES, Comparison, Row
 from weft.runtime.deciders.contender import load_contender
 from weft.typed import typed
@@ -68,11 +68,8 @@ def compare(
     >>> [(row.contender, row.makespan) for row in compare(problem, ["heft", "round-robin"]).rows]
     [('heft', 5.0), ('round-robin', 8.0)]
     """
-    scenarios, seed, seconds = (
-        whole(scenarios, "scenarios", most=10**6),
-        valid_seed(seed),
-        positive(seconds, "seconds"),
-    )
+    scenarios = whole(scenarios, "scenarios", most=10**6)
+    seed, seconds = valid_seed(seed), positive(seconds, "seconds")
     reject_unknown(uncertainty, UNCERTAINTY, "compare")
     if objective not in OBJECTIVES:
         raise UnknownName(f"unknown objective '{objective}'{closest(objective, OBJECTIVES)}")
@@ -194,18 +191,13 @@ def _ranked(rows: Sequence[Row], measured: dict[tuple[str, str], FloatArray]) ->
     for problem in dict.fromkeys(row.problem for row in rows):
         known = {c: m for (p, c), m in measured.items() if p == problem and len(m)}
         found[problem] = standings(known)
-    return [
-        row
-        if row.refusal
-        else replace(
-            row,
-            low=found[row.problem][row.contender].low,
-            high=found[row.problem][row.contender].high,
-            wins=found[row.problem][row.contender].wins,
-            best=found[row.problem][row.contender].best and len(found[row.problem]) > 1,
-        )
-        for row in rows
-    ]
+    return [row if row.refusal else _with_standing(row, found[row.problem]) for row in rows]
+
+
+def _with_standing(row: Row, found: dict[str, Standing]) -> Row:
+    own = found[row.contender]
+    best = own.best and len(found) > 1
+    return replace(row, low=own.low, high=own.high, wins=own.wins, best=best)
 
 
 def _gap(makespan: float, bound: float) -> float:

@@ -181,11 +181,8 @@ class Comparison(Displayed):
         }
         if charts:
             shown = dict(list(charts.items())[:MOST_CHARTS])
-            which = (
-                "all contenders"
-                if len(shown) == len(charts)
-                else f"the best {len(shown)} of {len(charts)}"
-            )
+            some = f"the best {len(shown)} of {len(charts)}"
+            which = "all contenders" if len(shown) == len(charts) else some
             about = "in the first scenario" if self.scenarios > 1 else "as planned or decided"
             blocks.append(
                 Gantts(
@@ -272,17 +269,11 @@ def columns_of(
     columns = (*COLUMNS[:3], *jct, *spread, *COLUMNS[3:-1], *money, COLUMNS[-1])
     if objective == "makespan":
         return columns
-    marked = OBJECTIVES[objective][0]
-    return tuple(
-        replace(c, best=None, marked="best")
-        if c.key == marked
-        else replace(c, marked="")
-        if c.key == "makespan"
-        else replace(c, unit="%")
-        if c.key == "half" and objective == "deadline"
-        else c
-        for c in columns
-    )
+    changes: dict[str, dict[str, Any]] = {"makespan": {"marked": ""}}
+    changes[OBJECTIVES[objective][0]] = {"best": None, "marked": "best"}
+    if objective == "deadline":
+        changes["half"] = {"unit": "%"}
+    return tuple(replace(c, **changes.get(c.key, {})) for c in columns)
 
 
 def _columns(workload: Workload, scenarios: int, objective: str = "makespan") -> tuple[Column, ...]:

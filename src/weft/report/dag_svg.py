@@ -10,7 +10,7 @@ import numpy as np
 from weft.model import Workflow
 from weft.model.workflow import ALWAYS
 from weft.report.layers import Layout, in_rows, lay_out
-from weft.report.palette import CATEGORIES, variable
+from weft.report.palette import CATEGORIES, swatch, variable
 from weft.report.quantities import escaped, format_bytes, format_number, shortened
 
 TASKS_UP_TO = 400
@@ -57,8 +57,7 @@ def dag_legend(workflow: Workflow) -> str:
     """Return the kinds of a workflow and their colours as HTML, and the note of a summary."""
     picture = _picture(workflow)
     keys = "".join(
-        f'<span><i class="swatch" style="background:{_fill(kind)}"></i>'
-        f"{escaped(shortened(name, 32))}</span>"
+        swatch(_fill(kind), escaped(shortened(name, 32)))
         for kind, name in (picture.kinds if len(picture.kinds) > 1 else [])
     )
     note = f"<span>{escaped(picture.note)}</span>" if picture.note else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
@@ -74,6 +75,12 @@ def compact(values: FloatArray, *, digits: int = 10) -> list[float | int]:
         float(v)
         for v in np.round(values, max(0, digits - int(np.ceil(np.log10(largest))))).tolist()
     ]
+
+
+def facts_html(facts: Iterable[tuple[str, str]]) -> str:
+    """Return labels and values as a list of cards."""
+    cells = "".join(f"<div><dt>{escaped(k)}</dt><dd>{escaped(v)}</dd></div>" for k, v in facts)
+    return f'<dl class="facts">{cells}</dl>'
 
 
 def document(*, title: str, body: str, page_class: str, live: bool = False) -> str:

@@ -73,10 +73,10 @@ def inline_svg(figure: Any, *, label: str) -> str:
     return text.replace("<svg ", f'<svg role="img" aria-label="{escaped(label)}" ', 1).strip()
 
 
-def png_bytes(figure: Any, *, dpi: int = 160) -> bytes:
+def png_bytes(figure: Any) -> bytes:
     """The figure as a PNG file on white."""
     out = io.BytesIO()
     figure.savefig(
-        out, format="png", dpi=dpi, facecolor=LIGHT["paper"], metadata={"Software": None}
+        out, format="png", dpi=160, facecolor=LIGHT["paper"], metadata={"Software": None}
     )
     return out.getvalue()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
@@ -13,7 +13,7 @@ from weft.model import Problem, Workflow
 from weft.model.explain import compare_explanations
 from weft.report.causes.contenders import CLIPPED
 from weft.report.dag_svg import dag_legend, dag_svg
-from weft.report.document import document, embedded_json
+from weft.report.document import document, embedded_json, facts_html
 from weft.report.gantt.chart import Chart, Drawable
 from weft.report.gantt.html import gantt_fragment
 from weft.report.quantities import escaped
@@ -49,7 +49,7 @@ class Facts:
 
     def html(self, mark: str) -> str:
         """A list of cards."""
-        return _facts(self.facts.items())
+        return facts_html(self.facts.items())
 
 
 @dataclass(frozen=True)
@@ -59,18 +59,11 @@ class Table:
     rows: Sequence[Row]
     columns: Columns | None = None
     sort: str | None = None
-    descending: bool = False
     caption: str = ""
 
     def html(self, mark: str) -> str:
         """The table."""
-        return table_html(
-            self.rows,
-            self.columns,
-            sort=self.sort,
-            descending=self.descending,
-            caption=self.caption,
-        )
+        return table_html(self.rows, self.columns, sort=self.sort, caption=self.caption)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +133,7 @@ class Gantts:
         until = max((end for end in ends if end <= CLIPPED * min(ends)), default=0.0)
         panels = "".join(
             f'<div class="panel" id="{mark}-{k}" data-label="{escaped(name)}">'
-            f"{_facts(chart.facts())}{gantt_fragment(chart, until=until)}</div>"
+            f"{facts_html(chart.facts())}{gantt_fragment(chart, until=until)}</div>"
             for k, (name, chart) in enumerate(charts.items())
         )
         bar = '<div class="tablist"></div>'
@@ -211,14 +204,6 @@ def write_report(
 def _section(mark: str, section: Section) -> str:
     parts = "".join(block.html(f"{mark}-{i}") for i, block in enumerate(section.blocks))
     return f'<section id="{mark}"><h2>{escaped(section.title)}</h2>{parts}</section>'
-
-
-def _facts(facts: Iterable[tuple[str, str]]) -> str:
-    return (
-        '<dl class="facts">'
-        + "".join(f"<div><dt>{escaped(k)}</dt><dd>{escaped(v)}</dd></div>" for k, v in facts)
-        + "</dl>"
-    )
 
 
 def _caption(text: str) -> str:

@@ -162,6 +162,11 @@ def variable(name: str) -> str:
     return f"var(--{name},{(LIGHT | _numbered(CATEGORIES))[name]})"
 
 
+def swatch(color: str, text: str) -> str:
+    """Return an entry of a legend as HTML: a coloured square and a text, which must be escaped."""
+    return f'<span><i class="swatch" style="background:{color}"></i>{text}</span>'
+
+
 def _numbered(colors: Sequence[str]) -> dict[str, str]:
     """Categories as c0, c1, ..., and the ink to write on them as i0, i1, ..."""
     return {f"c{i}": c for i, c in enumerate(colors)} | {

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from weft.model.explain import PARTS, Explanation, compare_explanations
 from weft.report.gantt.chart import Chart
-from weft.report.palette import variable
+from weft.report.palette import swatch, variable
 from weft.report.quantities import escaped, format_seconds
 from weft.report.tables import Column
 
@@ -111,11 +111,7 @@ class Answer:
 
     def _legend(self, bars: Sequence[ContenderBar]) -> str:
         used = [part for part in PARTS if any(bar.parts.get(part, 0.0) > 0 for bar in bars)]
-        keys = [
-            f'<span><i class="swatch" style="background:{variable(PART_COLORS[part])}"></i>'
-            f"{part}</span>"
-            for part in used
-        ]
+        keys = [swatch(variable(PART_COLORS[part]), part) for part in used]
         if self.futures > 1:
             keys.append('<span><i class="whisker"></i>95 % interval of the mean</span>')
         if any(bar.best for bar in bars):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from weft.report.causes.contenders import PART_COLORS
 from weft.report.causes.small_chart import small_chart
 from weft.report.comparison import Comparison
 from weft.report.dag_svg import dag_svg
-from weft.report.document import asset
+from weft.report.document import asset, facts_html
 from weft.report.gantt.chart import Chart, Drawable
 from weft.report.gantt.static import gantt_svg
 from weft.report.matplot import drawing, svg_bytes
@@ -78,15 +78,10 @@ def frame_of(result: Any) -> Any:
 # -- HTML --------------------------------------------------------------------------------
 
 
-def _facts(facts: Iterable[tuple[str, str]]) -> str:
-    cells = "".join(f"<div><dt>{escaped(k)}</dt><dd>{escaped(v)}</dd></div>" for k, v in facts)
-    return f'<dl class="facts">{cells}</dl>'
-
-
 def _charted(result: Drawable) -> str:
     chart = Chart.of(result)
     said = f'<p class="answer">{escaped(chart.explanation.sentence)}</p>'
-    return f"{said}{_facts(chart.facts())}{small_chart(chart) if len(chart) else ''}"
+    return f"{said}{facts_html(chart.facts())}{small_chart(chart) if len(chart) else ''}"
 
 
 def _problem(problem: Problem) -> str:
@@ -109,7 +104,7 @@ def _problem(problem: Problem) -> str:
     text = f"{problem.name}: {format_seconds(float(seconds.sum()))} of work, each task on its "
     said = f'<p class="answer">{escaped(text)}fastest device.</p>'
     columns = ("kind", "tasks", Column("on the fastest device", unit="s"))
-    return f"{said}{_facts(facts)}{table_html(rows[:20], columns)}"
+    return f"{said}{facts_html(facts)}{table_html(rows[:20], columns)}"
 
 
 def _schedule(schedule: Schedule) -> str:
@@ -123,7 +118,7 @@ def _schedule(schedule: Schedule) -> str:
         for r in range(min(FIRST_ROWS, len(schedule)))
     ]
     more = f"<p>and {len(schedule) - len(rows):,} more</p>" if len(schedule) > len(rows) else ""
-    return f"{_facts(facts)}{table_html(rows) if rows else ''}{more}"
+    return f"{facts_html(facts)}{table_html(rows) if rows else ''}{more}"
 
 
 def _comparison(found: Comparison) -> str:

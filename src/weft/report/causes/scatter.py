@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from weft.report.palette import CATEGORIES, variable
+from weft.report.palette import CATEGORIES, swatch, variable
 from weft.report.quantities import escaped, format_seconds, shortened
 
 WIDTH, HEIGHT, LEFT, BELOW = 560, 380, 64, 44
@@ -38,8 +38,7 @@ class Scatter:
             return ""
         step = -(-len(self.points) // POINTS_UP_TO)
         keys = "".join(
-            f'<span><i class="swatch" style="background:{_color(kind)}"></i>'
-            f"{escaped(shortened(name, 32))}</span>"
+            swatch(_color(kind), escaped(shortened(name, 32)))
             for kind, name in enumerate(self.kinds)
         )
         every = "" if step == 1 else f" Every {step}th execution is drawn."

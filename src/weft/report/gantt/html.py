@@ -8,7 +8,7 @@ from weft.model import Cluster, Problem, Workload
 from weft.report.causes.cause_data import cause_data
 from weft.report.causes.contenders import Answer, ContenderBar
 from weft.report.causes.search_curve import SearchCurve
-from weft.report.document import compact, document, embedded_json
+from weft.report.document import compact, document, embedded_json, facts_html
 from weft.report.gantt.chart import Chart, Drawable
 from weft.report.palette import CATEGORIES, DARK_CATEGORIES
 from weft.report.quantities import escaped
@@ -31,12 +31,8 @@ def gantt_html(
     True
     """
     chart = Chart.of(result, problem, title=title)
-    facts = "".join(
-        f"<div><dt>{escaped(label)}</dt><dd>{escaped(value)}</dd></div>"
-        for label, value in chart.facts()
-    )
     title = f"<h1>{escaped(chart.title)}</h1>"
-    header = f'<header class="bar">{title}<dl class="facts">{facts}</dl></header>'
+    header = f'<header class="bar">{title}{facts_html(chart.facts())}</header>'
     answer = Answer((ContenderBar.of(chart),), bound=chart.bound).html("answer")
     history = getattr(result, "history", ())
     if len(history) > 1:
