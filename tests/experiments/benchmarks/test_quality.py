@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from weft.formats import load
 from weft.model import Problem, Schedule
 from weft.model.check import check
 from weft.planners.bounds import lower_bound
+from weft.planners.search.clock import Clock, processor_time
 
 RECORDS = Path(__file__).parents[3] / "benchmarks" / "best_known"
 
@@ -85,3 +87,11 @@ def test_recorded_schedules_are_valid_and_better(data):
         assert check(problem, schedule) == [], file.name
         assert schedule.makespan == entry["makespan"] < known[file.stem]["best"]
         assert lower_bound(problem) <= entry["makespan"]
+
+
+def test_processor_time_does_not_count_waiting() -> None:
+    with processor_time():
+        clock = Clock(1.0)
+        time.sleep(0.05)
+        assert clock.elapsed() < 0.05
+    assert Clock(1.0).elapsed() >= 0.0

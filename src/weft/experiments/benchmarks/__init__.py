@@ -7,7 +7,6 @@ parts           large graphs in parts, beside HEFT
 peer            HEFT of the package anrg-saga on the same problem
 quality         gap to the best known makespan at equal time limits
 search          `anytime` in processor time of one thread
-published_like  random graphs like those with published best makespans
 conditional     training and decision speed for streams of conditional jobs
 conditional_peers  sb3-contrib, torch and onnxruntime on the same streams
 """
@@ -18,7 +17,6 @@ __all__ = [
     "large",
     "parts",
     "peer",
-    "published_like",
     "quality",
     "scale",
     "search",

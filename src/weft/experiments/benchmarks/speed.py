@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -222,12 +221,6 @@ def first_plan() -> BenchMeasure:
         "20 s, later 1.5 s",
         figures=figures,
     )
-
-
-def write(lines: list[BenchMeasure], path: Path) -> None:
-    """Write the measurements and the machine as JSON."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document(lines), indent=2) + "\n", encoding="utf-8")
 
 
 def _median_call(call: Callable[[], object], times: int) -> float:
