@@ -25,11 +25,11 @@ import numpy as np
 from tests.fuzz.seeds.corpus import run_verb
 from weft import formats
 from weft.errors import WeftError
+from weft.experiments.imitation.job_lists import read_job_lists
 from weft.formats.graphs.callgraph import load_callgraph
 from weft.formats.native.stream_toml import load_stream
 from weft.formats.native.variants import load_variants
 from weft.formats.parsing.quantity import quantity
-from weft.learn.imitation.deepsched.data import read_job_lists
 from weft.planners.whatif import parse_change
 
 SECONDS = 1.0

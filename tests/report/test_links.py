@@ -11,7 +11,6 @@ import pytest
 import weft
 from weft.experiments.shift.forest import LEAF, NODE, Forest, write_onnx
 from weft.formats.parsing.source import write_file
-from weft.learn.durations.model import DurationModel
 from weft.planners.whatif import tornado
 from weft.report.answers import save_tornado
 from weft.report.causes.notebook import Picture
@@ -46,8 +45,6 @@ WRITERS = {
     "history.csv": lambda path: export_history(_history(path.parent), path),
     "profile.json": lambda path: save_profile([], [], path),
     "tornado.svg": lambda path: save_tornado(tornado(PROBLEM), path),
-    "model.json": lambda path: DurationModel(("size",)).save(path),
-    "model.npz": lambda path: DurationModel(("size",)).save(path),
     "forest.npz": FOREST.save,
     "forest.onnx": lambda path: write_onnx(FOREST, path),
 }

@@ -1,4 +1,4 @@
-"""Seeds of trained models: cards and numbers of policies, and predictors of durations."""
+"""Seeds of trained models: cards and numbers of policies, and forests."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import numpy as np
 
 import weft
 from tests.fuzz.seeds.seed import Seed
+from weft.experiments.imitation.job_lists import read_job_lists
 from weft.experiments.shift.forest import LEAF, NODE, Forest
 from weft.formats.model_file import BUNDLED, Model, read_model, save_model
 from weft.formats.native.stream_toml import load_stream
-from weft.learn.durations.model import DurationModel
-from weft.learn.imitation.deepsched.data import read_job_lists
 from weft.model import Problem, Workload
 
 POLICIES = (
@@ -31,31 +30,19 @@ def model_seeds(folder: Path) -> dict[str, Seed]:
     card = save_model(model, folder / "seed")
     text, numbers = card.read_bytes(), card.with_suffix(".safetensors").read_bytes()
     return {
-        **_learned_seeds(folder),
+        "forest": _forest_seed(folder),
         "job lists": Seed(".json", json.dumps(LISTS).encode(), read_job_lists),
         "model card": Seed(".json", text, read_model, ((".safetensors", numbers),)),
         "model numbers": Seed(".safetensors", numbers, read_model, ((".json", text),)),
     }
 
 
-def _learned_seeds(folder: Path) -> dict[str, Seed]:
-    """Return the seeds of predictors of durations."""
-    rng = np.random.default_rng(1)
-    model = DurationModel(("size", "width"), logs=("size",))
-    for features in rng.uniform(1.0, 9.0, (20, 2)):
-        model.observe(features, float(features.sum()))
+def _forest_seed(folder: Path) -> Seed:
     nodes = np.array([(0.5, 2, 0), (10.0, 0, LEAF), (20.0, 0, LEAF)], NODE)
     forest = Forest(("x",), nodes, np.array([0]), centre=np.zeros(1), spread=np.ones(1))
-    made = {}
-    for name, thing, suffix in (
-        ("duration model", model, ".json"),
-        ("duration arrays", model, ".npz"),
-        ("forest", forest, ".npz"),
-    ):
-        path = folder / f"learned{suffix}"
-        thing.save(path)
-        made[name] = Seed(suffix, path.read_bytes(), type(thing).load)
-    return made
+    path = folder / "forest.npz"
+    forest.save(path)
+    return Seed(".npz", path.read_bytes(), Forest.load)
 
 
 def policy_seeds() -> dict[str, Seed]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -48,13 +46,6 @@ def test_noise_is_estimated_and_quantiles_cover():
     low, middle, high = (np.array([g.quantile(q) for g in guesses]) for q in (0.1, 0.5, 0.9))
     assert ((low < middle) & (middle < high)).all()
     assert np.mean((low <= seconds) & (seconds <= high)) == pytest.approx(0.8, abs=0.04)
-
-
-def test_one_row_and_many_rows_agree():
-    model = DurationModel(("size", "heat"), logs=("size",))
-    model.fit([[1.0, 0.0], [4.0, 1.0], [9.0, 0.5]], [1.0, 3.0, 5.0])
-    rows = [[2.0, 0.3], [7.0, 0.9]]
-    assert model.expected(rows).tolist() == [model.predict(row).expected for row in rows]
 
 
 def test_far_from_the_data_it_is_less_sure():
@@ -109,60 +100,6 @@ def test_one_straggler_is_no_change():
     for _ in range(3):
         model.observe([2.0], 2.0)
     assert model.predict([2.0]).median == pytest.approx(2.0, rel=0.6)
-
-
-@pytest.mark.parametrize("ending", [".json", ".npz"])
-def test_files_hold_everything(tmp_path, ending):
-    model = DurationModel(("size", "heat"), logs=("size",), forgetting=0.9, worth=7.0)
-    model.fit([[1.0, 0.0], [4.0, 1.0], [9.0, 0.5]], [1.0, 3.0, 5.0])
-    model.observe([2.0, 0.5], 9.0)
-    path = tmp_path / f"model{ending}"
-    model.save(path)
-    again = DurationModel.load(path)
-    assert (again.names, again.logs, again.forgetting, again.worth) == (
-        model.names,
-        model.logs,
-        0.9,
-        7.0,
-    )
-    for seconds in (4.0, 40.0, 40.0, 40.0):  # the same now, and the same ever after
-        assert again.predict([3.0, 0.2]) == model.predict([3.0, 0.2])
-        assert again.observe([3.0, 0.2], seconds) == model.observe([3.0, 0.2], seconds)
-
-
-def test_a_model_that_never_alarms_is_standard_json(tmp_path):
-    plain(1).save(tmp_path / "model.json")
-    assert "Infinity" not in (tmp_path / "model.json").read_text(encoding="utf-8")
-    assert DurationModel.load(tmp_path / "model.json").alarm == np.inf
-
-
-def test_a_model_that_never_alarms_goes_through_npz(tmp_path):
-    plain(1).save(tmp_path / "model.npz")
-    assert DurationModel.load(tmp_path / "model.npz").alarm == np.inf
-
-
-def test_broken_files_are_refused(tmp_path):
-    path = tmp_path / "model.json"
-    plain(1, alarm=5.0).save(path)
-    good = json.loads(path.read_text())
-    for broken in (
-        "",
-        "[]",
-        "{}",
-        json.dumps({**good, "sum_precision": [[1.0]]}),
-        json.dumps({**good, "sum_noise": [0.0, 1.0]}),
-    ):
-        path.write_text(broken)
-        with pytest.raises(InvalidInput, match="not a duration model"):
-            DurationModel.load(path)
-    path.write_text(json.dumps({**good, "sum_precision": [[-1.0, 0.0], [0.0, 1.0]]}))
-    with pytest.raises(InvalidInput, match="positive definite"):
-        DurationModel.load(path)
-    np.savez(tmp_path / "model.npz", format=np.array([object()], object))
-    with pytest.raises(InvalidInput, match="not a duration model"):
-        DurationModel.load(tmp_path / "model.npz")
-    with pytest.raises(InvalidInput, match=r"json or \.npz"):
-        plain(1).save(tmp_path / "model.txt")
 
 
 def test_bad_input_is_named():

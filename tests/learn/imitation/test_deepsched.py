@@ -17,6 +17,7 @@ from weft.errors import InvalidInput
 from weft.experiments.imitation import paper
 from weft.experiments.imitation.paper import PaperNet
 from weft.experiments.imitation.runtimes import (
+    net_of,
     onnx_runtime,
     plan_through,
     torch_runtime,
@@ -25,7 +26,7 @@ from weft.experiments.imitation.runtimes import (
 from weft.experiments.onnx_session import onnx_session
 from weft.learn.imitation.deepsched import data
 from weft.learn.imitation.deepsched.examples import example_of, stacked
-from weft.learn.imitation.deepsched.training import DeepSchedSettings, net_of, train
+from weft.learn.imitation.deepsched.training import DeepSchedSettings, train
 from weft.model import Problem
 from weft.model.check import check
 from weft.planners import plan

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.strategies import problems
 from weft.errors import InvalidInput
+from weft.experiments.imitation import job_lists
 from weft.formats.model_file import find_model, read_model
 from weft.learn.imitation.deepsched import data
 from weft.learn.imitation.deepsched.examples import example_of, stacked
@@ -156,19 +157,19 @@ def test_drawn_lists_have_the_statistics_of_the_real_ones():
 def test_real_lists(data_lists):
     assert len(data_lists) == 92
     jobs = next(iter(data_lists.values()))
-    workload = data.list_workload(jobs, data.draw_cluster(0, 4), ccr=0.5, seed=0)
+    workload = job_lists.list_workload(jobs, data.draw_cluster(0, 4), ccr=0.5, seed=0)
     assert workload.instances == len(jobs)
     assert workload.jobs == len(np.unique(jobs.arrival))
 
 
 @pytest.fixture(name="data_lists")
 def _data_lists():
-    from tests.support.data import data_dir
+    from tests.support.programs import data_dir
 
     path = data_dir() / "deepsched_jobs" / "dev" / "job_lists.json.gz"
     if not path.is_file():
         pytest.skip(f"no job lists at {path}")
-    return data.read_job_lists(path)
+    return job_lists.read_job_lists(path)
 
 
 def test_broken_lists_are_refused(tmp_path):
@@ -182,7 +183,7 @@ def test_broken_lists_are_refused(tmp_path):
     ):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(InvalidInput, match="lists"):
-            data.read_job_lists(path)
+            job_lists.read_job_lists(path)
 
 
 # -- examples ---------------------------------------------------------------------------

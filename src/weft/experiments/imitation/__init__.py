@@ -2,6 +2,7 @@
 
 experiment      reproduce, table
 contenders      planners of the comparison
+job_lists       the lists of jobs of the document's repository
 runs            problems, and turnaround of the contenders on them
 paper           the document's network
 runtimes        the networks in ONNX and torch
@@ -10,4 +11,14 @@ speed           time to schedule the document's sizes
 report          the page
 """
 
-__all__ = ["contenders", "experiment", "paper", "report", "runs", "runtimes", "speed", "statistics"]
+__all__ = [
+    "contenders",
+    "experiment",
+    "job_lists",
+    "paper",
+    "report",
+    "runs",
+    "runtimes",
+    "speed",
+    "statistics",
+]

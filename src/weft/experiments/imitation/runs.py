@@ -11,14 +11,13 @@ import numpy as np
 
 from weft.experiments.harness import data_folder
 from weft.experiments.imitation.contenders import Contender
+from weft.experiments.imitation.job_lists import list_workload, read_job_lists
 from weft.generators import generate_problem, scale_ccr
 from weft.learn.imitation.deepsched.data import (
     JobList,
     draw_cluster,
     draw_job_list,
-    list_workload,
     problem_stream,
-    read_job_lists,
     workflow_of,
 )
 from weft.learn.imitation.deepsched.examples import batch_problems

@@ -174,6 +174,23 @@ def use_one_thread() -> None:
     torch.set_num_threads(1)
 
 
+def net_of(network: DeepNetwork) -> DeepNet:
+    """Return the torch module with the weights of a network."""
+    made = DeepNet(
+        network.mean, 1.0 / network.scale, wide=network.first_bias.size, hidden=network.vote.size
+    )
+    with torch.no_grad():
+        made.get_buffer("scale").copy_(torch.as_tensor(network.scale))
+        for name, layer in (("first", made.first), ("second", made.second), ("out", made.out)):
+            layer.weight.copy_(torch.as_tensor(getattr(network, name).T.copy()))
+            layer.bias.copy_(torch.as_tensor(getattr(network, f"{name}_bias")))
+        made.skip.weight.copy_(torch.as_tensor(network.skip.T.copy()))
+        made.pair.weight.copy_(torch.as_tensor(network.pair))
+        made.vote.weight.copy_(torch.as_tensor(network.vote[None]))
+        made.direct.weight.copy_(torch.as_tensor(network.direct[None]))
+    return made
+
+
 def torch_runtime(net: DeepNet) -> tuple[Encoder, Scorer]:
     """Return the encoder and the scorer in torch."""
 

@@ -22,6 +22,7 @@ from weft.experiments.imitation.paper import (
 )
 from weft.experiments.imitation.runs import draw_large
 from weft.experiments.imitation.runtimes import (
+    net_of,
     onnx_runtime,
     plan_through,
     torch_runtime,
@@ -29,7 +30,6 @@ from weft.experiments.imitation.runtimes import (
     write_paper_onnx,
 )
 from weft.experiments.onnx_session import onnx_session
-from weft.learn.imitation.deepsched.training import net_of
 from weft.model import Problem
 from weft.planners import plan
 from weft.planners.imitation.deepsched.network import bundled_network

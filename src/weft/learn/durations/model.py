@@ -18,22 +18,17 @@ The same model serves policies as a predictor of task times, and real runs as th
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weft.errors import InvalidInput, WeftError
-from weft.formats.native.weft_npz import read_npz, write_npz
-from weft.formats.parsing.source import decode_text, one_line, parse_json, read_bytes, write_file
+from weft.errors import InvalidInput
 from weft.model.columns import FloatArray
 from weft.policies.hybrid.features import Features, log_seconds
 from weft.sim.kernel.jit import njit
 
-FORMAT = "weft-duration-model-1"
 CLIP, SLACK = 4.0, 0.5
 """Residuals are clipped to 4 standard deviations, so that one straggler is no change.
 
@@ -44,8 +39,6 @@ KEPT = 0.03
 PREDICTED = 3.0
 """Standard deviations within which an observation agrees with the prior."""
 LEAST_TRUST = 1e-3
-SOLVED = ("factor", "weight", "prior_factor", "prior_weight")
-"""Fields computed from the others, and not written to files."""
 
 
 class Moments(NamedTuple):
@@ -154,10 +147,11 @@ class DurationModel:
     def _begin(self, precision: FloatArray, information: FloatArray, noise: FloatArray) -> None:
         k = len(information)
         now = (precision.copy(), information.copy(), noise.copy())
-        self.moments = Moments(
-            *now, precision, information, noise, np.array([0.0, 0.0, 1.0]), *_solutions(k)
-        )
-        _solve_both(self.moments)
+        solutions = np.zeros((k, k)), np.zeros(k), np.zeros((k, k)), np.zeros(k)
+        m = Moments(*now, precision, information, noise, np.array([0.0, 0.0, 1.0]), *solutions)
+        _solve(m.precision, m.information, m.factor, m.weight)
+        _solve(m.prior_precision, m.prior_information, m.prior_factor, m.prior_weight)
+        self.moments = m
 
     # -- learning ----------------------------------------------------------------
 
@@ -190,95 +184,11 @@ class DurationModel:
         centre, scale = _predict(m.factor, m.weight, m.noise, self._terms(features))
         return Prediction(centre, scale, 2.0 * float(m.noise[0]))
 
-    def expected(self, features: ArrayLike) -> FloatArray:
-        """(n,) mean seconds of rows of features, as `Prediction.expected`."""
-        rows = (self._features.rows(features) - self.centre) / self.spread
-        m, centre, scale = self.moments, np.empty(len(rows)), np.empty(len(rows))
-        _predict_rows(m.factor, m.weight, m.noise, rows, centre, scale)
-        return np.asarray(np.exp(centre + np.minimum(scale, 1.0) ** 2 / 2))
-
     def _terms(self, features: ArrayLike) -> FloatArray:
         row = self._features.rows(features)
         if len(row) != 1:
             raise InvalidInput(f"features of one task expected, got {len(row)} rows")
         return np.append(1.0, (row[0] - self.centre) / self.spread)
-
-    # -- files -------------------------------------------------------------------
-
-    def save(self, path: str | Path) -> None:
-        """Write the model as JSON or NPZ, by the suffix."""
-        path, columns = Path(path), self._columns()
-        if path.suffix == ".npz":
-            arrays: dict[str, Any] = {key: np.array(value) for key, value in columns.items()}
-            write_file(path, write_npz(arrays))
-        elif path.suffix == ".json":
-            content = {key: np.array(value).tolist() for key, value in columns.items()}
-            # JSON has no infinity.
-            content["alarm"] = self.alarm if np.isfinite(self.alarm) else None
-            write_file(path, json.dumps(content, allow_nan=False) + "\n")
-        else:
-            raise InvalidInput(f"{path}: a duration model is written as .json or .npz")
-
-    @classmethod
-    def load(cls, path: str | Path) -> DurationModel:
-        """Read a model; loading runs no code of the file."""
-        path = Path(path)
-        try:
-            content = read_bytes(path)
-            npz = path.suffix == ".npz"
-            columns: Any = read_npz(content) if npz else parse_json(decode_text(content))
-            if isinstance(columns, dict) and columns.get("alarm", 0) is None:
-                columns["alarm"] = np.inf
-            return cls._from_columns(columns)
-        except (WeftError, KeyError, TypeError, ValueError, OverflowError) as error:
-            raise InvalidInput(one_line(f"{path}: not a duration model: {error}")) from None
-
-    def _columns(self) -> dict[str, Any]:
-        keys = "names", "logs", "forgetting", "worth", "noise", "alarm", "centre", "spread"
-        state = {f"sum_{k}": v for k, v in self.moments._asdict().items() if k not in SOLVED}
-        return {"format": FORMAT, **{key: getattr(self, key) for key in keys}, **state}
-
-    @classmethod
-    def _from_columns(cls, columns: dict[str, Any]) -> DurationModel:
-        if not isinstance(columns, dict) or str(columns.get("format")) != FORMAT:
-            raise InvalidInput(f"its format is not '{FORMAT}'")
-        texts = {
-            key: tuple(str(x) for x in np.asarray(columns[key]).tolist())
-            for key in ("names", "logs")
-        }
-        numbers = {key: float(columns[key]) for key in ("forgetting", "worth", "noise", "alarm")}
-        model = cls(**texts, **numbers)  # type: ignore[arg-type]
-        k = len(model.names) + 1
-        model.centre, model.spread = (_read(columns, key, (k - 1,)) for key in ("centre", "spread"))
-        sums = {k: v.shape for k, v in model.moments._asdict().items() if k not in SOLVED}
-        state = {key: _read(columns, f"sum_{key}", shape) for key, shape in sums.items()}
-        above_zero = model.spread, state["noise"], state["prior_noise"]
-        if not all((numbers > 0).all() for numbers in above_zero):
-            raise InvalidInput("its spreads and its noise must be above zero")
-        model.moments = Moments(**state, **dict(zip(SOLVED, _solutions(k), strict=True)))
-        _solve_both(model.moments)
-        weights = model.moments.weight, model.moments.prior_weight
-        if not all(np.isfinite(weight).all() for weight in weights):
-            raise InvalidInput("its precision is not positive definite")
-        return model
-
-
-def _read(columns: dict[str, Any], key: str, shape: tuple[int, ...]) -> FloatArray:
-    array = np.array(columns[key], dtype=np.float64)
-    if array.shape != shape or not np.isfinite(array).all():
-        raise InvalidInput(
-            f"'{key}' must hold finite numbers of shape {shape}; its shape is {array.shape}"
-        )
-    return np.ascontiguousarray(array)
-
-
-def _solutions(k: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    return np.zeros((k, k)), np.zeros(k), np.zeros((k, k)), np.zeros(k)
-
-
-def _solve_both(m: Moments) -> None:
-    _solve(m.precision, m.information, m.factor, m.weight)
-    _solve(m.prior_precision, m.prior_information, m.prior_factor, m.prior_weight)
 
 
 # -- compiled --------------------------------------------------------------------
@@ -323,21 +233,6 @@ def _predict(
         half[i] = s / factor[i, i]
         leverage += half[i] * half[i]
     return centre, np.sqrt(noise[1] / noise[0] * (1.0 + leverage))
-
-
-@njit
-def _predict_rows(
-    factor: FloatArray,
-    weight: FloatArray,
-    noise: FloatArray,
-    rows: FloatArray,
-    centre: FloatArray,
-    scale: FloatArray,
-) -> None:
-    z = np.ones(len(weight))
-    for i in range(len(rows)):
-        z[1:] = rows[i]
-        centre[i], scale[i] = _predict(factor, weight, noise, z)
 
 
 @njit

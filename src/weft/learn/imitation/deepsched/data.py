@@ -1,25 +1,20 @@
 """Problems of DeepSched: generated ones, drawn on demand and never stored, and job lists.
 
 The document has 100,000 samples of 486 to 84,654 tasks on 188 processors. Its public repository
-has lists of up to 485 independent jobs only, with arrival, burst and priority. Here, problem number
-i of a seed is the same problem in every call.
+has lists of up to 485 independent jobs only, with arrival, burst and priority; lists like those are
+drawn. Problem number i of a seed is the same problem in every call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from weft.arguments import shown
-from weft.errors import InvalidInput
-from weft.formats.parsing.record import Record
-from weft.formats.parsing.source import decode_text, naming, parse_json, read_bytes
 from weft.generators import layered, scale_ccr, unrelated_problem, with_affinity
-from weft.model import Cluster, Problem, Workflow, Workload
+from weft.model import Cluster, Problem, Workflow
 from weft.model.columns import FloatArray, IntArray
 from weft.rng import generator
 
@@ -43,30 +38,6 @@ class JobList:
 
     def __len__(self) -> int:
         return len(self.burst)
-
-
-def read_job_lists(path: str | Path) -> dict[str, JobList]:
-    """Read lists in the format `job-lists-v1` (JSON, plain or gzip)."""
-    with naming(str(path)):
-        found = Record(parse_json(decode_text(read_bytes(Path(path)))), "job lists")
-        if found.text("format") != "job-lists-v1":
-            raise InvalidInput(
-                f"the format of the job lists is {shown(found.raw('format'))}; "
-                "expected 'job-lists-v1'"
-            )
-        lists = found.child("lists")
-        return {name: _job_list(lists.child(name)) for name in lists.content}
-
-
-def _job_list(columns: Record) -> JobList:
-    arrival, burst = columns.floats("arrival_time"), columns.floats("burst_time")
-    priority = columns.integers("priority")
-    if not arrival.shape == burst.shape == priority.shape or arrival.ndim != 1:
-        raise InvalidInput(f"the columns of {columns.where} differ in length")
-    times = np.concatenate([arrival, burst])
-    if not (np.isfinite(times).all() and (times >= 0.0).all()):
-        raise InvalidInput(f"the times of {columns.where} must be finite and not negative")
-    return JobList(arrival, burst, priority)
 
 
 def draw_job_list(seed: int, jobs: int | None = None) -> JobList:
@@ -215,19 +186,3 @@ def problem_stream(
         jobs = draw_job_list(int(rng.integers(2**31)), tasks) if i % 4 == 3 else None
         yield draw_problem(int(rng.integers(2**31)), tasks=tasks, devices=count, jobs=jobs)
         i += 1
-
-
-def list_workload(
-    jobs: JobList, cluster: Cluster, *, ccr: float, seed: int, name: str = "list"
-) -> Workload:
-    """Make a workload with one workflow per arrival time of a list."""
-    problems, times = [], []
-    for k, time in enumerate(np.unique(jobs.arrival).tolist()):
-        here = np.flatnonzero(jobs.arrival == time)
-        part = JobList(jobs.arrival[here], jobs.burst[here], jobs.priority[here])
-        workflow = workflow_of(part, seed=seed + k, name=f"{name}-{k}")
-        problems.append(Problem.bind(scale_ccr(workflow, ccr, cluster), cluster))
-        times.append(time)
-    return Workload.of(
-        problems, arrival=np.array(times) - times[0], template=np.arange(len(problems)), name=name
-    )
