@@ -55,5 +55,6 @@ def run_command(*_: Any, argv: Sequence[str]) -> dict[str, Any]:
     )
     output = ended.stdout[-TAIL:].decode("utf-8", "replace")
     if ended.returncode != 0:
-        raise CommandFailed(f"'{argv[0]}' ended with exit code {ended.returncode}: {output[-300:]}")
+        said = f": {output[-300:]}" if output.strip() else ", without any output"
+        raise CommandFailed(f"'{argv[0]}' ended with exit code {ended.returncode}{said}")
     return {"code": 0, "output": output}

@@ -13,7 +13,7 @@ from typing import Any
 from weft.errors import InvalidInput, MissingExtra, Unsupported
 from weft.model import WorkflowBuilder
 from weft.runtime.backends.protocol import Call, Input
-from weft.runtime.inputs.functions import Application
+from weft.runtime.inputs.functions import Application, in_order
 
 Key = Hashable
 
@@ -138,7 +138,8 @@ def _application(graph: Mapping[Key, Any], parts: Sequence[Part]) -> Application
     }
     asked = [key for _, keys, _, _ in parts for key in _flat(keys)]
     inline = _inlined(nodes, needs, {meant[key] for key in asked}, DataNode)
-    order = [key for key in _in_order(needs, [meant[key] for key in asked]) if key not in inline]
+    ordered = in_order([meant[key] for key in asked], needs.__getitem__)
+    order = [key for key in ordered if key not in inline]
     if not order:
         raise InvalidInput("the Dask collections have no tasks: there is nothing to run")
     number = {key: k for k, key in enumerate(order)}
@@ -186,22 +187,6 @@ def _inlined(
         for key in needs
         if isinstance(nodes[key], data) and readers.get(key) == 1 and key not in asked
     }
-
-
-def _in_order(needs: Mapping[Key, Sequence[Key]], goals: Sequence[Key]) -> list[Key]:
-    """Return the goals and their dependencies in topological order, without recursion."""
-    order: dict[Key, None] = {}
-    seen: dict[Key, None] = {}
-    stack: list[tuple[Key, bool]] = [(key, False) for key in reversed(goals)]
-    while stack:
-        key, ready = stack.pop()
-        if ready:
-            order[key] = None
-        elif key not in seen:
-            seen[key] = None
-            stack.append((key, True))
-            stack.extend((parent, False) for parent in reversed(needs[key]))
-    return list(order)
 
 
 def _refuse_futures(nodes: Mapping[Key, Any]) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from weft.errors import InvalidInput, UnknownName
 from weft.model import Workflow, WorkflowBuilder
@@ -29,6 +29,8 @@ from weft.runtime.inputs.promises import (
     promised_in,
     variants_in,
 )
+
+T = TypeVar("T", bound=Hashable)
 
 Function = Callable[..., Any] | Sequence[str]
 """A function, or a command as [program, argument, ...]."""
@@ -91,8 +93,7 @@ def application_of(what: Any, functions: Functions | None = None) -> Application
     if isinstance(what, Workflow):
         if functions is None:
             raise InvalidInput(
-                f"workflow '{what.name}' has no functions: give functions={{task or "
-                "kind: function}}"
+                f"workflow '{what.name}' has no functions; give functions={{task: function}}"
             )
         return from_functions(what, functions)
     if functions is not None:
@@ -222,7 +223,7 @@ def from_promises(what: Any) -> Application:
     They are given alone, or in lists, tuples and dicts.
     """
     promises = [promise for promise, _ in promised_in(what)]
-    order = _in_order(promises)
+    order = in_order(promises, _inputs)
     number = {id(p): k for k, p in enumerate(order)}
     counts: dict[str, int] = {}
     owners: dict[str, str] = {}
@@ -284,22 +285,30 @@ def from_promises(what: Any) -> Application:
     )
 
 
-def _in_order(promises: Sequence[Promise]) -> list[Promise]:
-    """Return every promise after those it needs, without recursion."""
-    order: list[Promise] = []
-    seen: dict[int, Promise] = {}
-    stack: list[tuple[Promise, bool]] = [(p, False) for p in reversed(promises)]
+def in_order(goals: Sequence[T], needs: Callable[[T], Sequence[T]]) -> list[T]:
+    """Return the goals and all that they need, each after its needs, without recursion.
+
+    Examples
+    --------
+    >>> in_order(["c"], {"a": [], "b": ["a"], "c": ["b", "a"]}.__getitem__)
+    ['a', 'b', 'c']
+    """
+    order: list[T] = []
+    seen: set[T] = set()
+    stack = [(goal, False) for goal in reversed(goals)]
     while stack:
-        promise, ready = stack.pop()
+        one, ready = stack.pop()
         if ready:
-            order.append(promise)
-        elif id(promise) not in seen:
-            seen[id(promise)] = promise
-            stack.append((promise, True))
-            stack.extend(
-                (p, False) for p, _ in reversed(list(promised_in((promise.args, promise.kwargs))))
-            )
+            order.append(one)
+        elif one not in seen:
+            seen.add(one)
+            stack.append((one, True))
+            stack.extend((other, False) for other in reversed(needs(one)))
     return order
+
+
+def _inputs(promise: Promise) -> list[Promise]:
+    return [parent for parent, _ in promised_in((promise.args, promise.kwargs))]
 
 
 def _needs(promise: Promise, number: Mapping[int, int], name: str) -> dict[int, str | None]:
