@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from math import log
 from statistics import median
 from typing import TYPE_CHECKING
@@ -63,7 +63,7 @@ class CostModel:
     def measured(self, kind: str, device: str, at: Point) -> bool:
         """Return whether exactly this size was measured."""
         known = self.seconds(kind, device, at) is not None
-        return known and at in self._curves[kind, device].points
+        return known and at in self._curves[kind, device].medians
 
 
 class OutputModel:
@@ -111,20 +111,15 @@ class _Curve:
         groups: dict[Point, list[float]] = {}
         for row in rows:
             groups.setdefault((row.work, row.data, row.sizes), []).append(row.seconds)
-        self._medians = {point: median(values[-KEPT:]) for point, values in groups.items()}
+        self.medians = {point: median(values[-KEPT:]) for point, values in groups.items()}
         self._rows = rows[-FITTED:]
         self._model: DurationModel | None = None
 
-    @property
-    def points(self) -> Container[Point]:
-        """The measured sizes."""
-        return self._medians
-
     def at(self, point: Point) -> float:
-        known = self._medians.get(point)
+        known = self.medians.get(point)
         if known is not None:
             return known
-        if len(self._medians) < SIZES:
+        if len(self.medians) < SIZES:
             return self._nearest(point)
         if self._model is None:
             self._fit()
@@ -132,9 +127,9 @@ class _Curve:
         return self._model.predict(self._features(point)).median if self._names else self._level
 
     def _nearest(self, point: Point) -> float:
-        near = min(self._medians, key=lambda other: _distance(point, other))
+        near = min(self.medians, key=lambda other: _distance(point, other))
         scale = point[0] / near[0] if point[0] > 0 and near[0] > 0 else 1.0
-        return self._medians[near] * scale
+        return self.medians[near] * scale
 
     def _fit(self) -> None:
         """Fit the logarithm of the seconds; only columns that vary can explain anything."""

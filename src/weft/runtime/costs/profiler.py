@@ -30,6 +30,9 @@ MATRICES = (256, 512, 1024)
 COPIES = (4_096, 1_000_000, 64_000_000)
 BANDWIDTH_BYTES = 64_000_000
 
+Benchmark = tuple[str, str, float, Callable[[], object]]
+"""Its name, the unit of its rate, the amount that a call moves or computes, and the call."""
+
 
 @dataclass(frozen=True)
 class FoundDevice:
@@ -75,19 +78,15 @@ def discover(*, thorough: bool = True) -> list[FoundDevice]:
 
 def cores_here() -> list[int]:
     """Return the processor cores this process may use."""
-    return (
-        sorted(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else list(range(os.cpu_count() or 1))
-    )
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
 
 
 def _processor() -> FoundDevice:
-    memory = (
-        float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-        if hasattr(os, "sysconf")
-        else float("inf")
-    )
+    memory = inf
+    if hasattr(os, "sysconf"):
+        memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     return FoundDevice("cpu", "cpu", _processor_name(), memory, cores=len(cores_here()))
 
 
@@ -121,27 +120,16 @@ def _by_torch() -> Iterator[FoundDevice]:
     if torch is None:
         return
     try:
-        accelerator = getattr(torch, "accelerator", None)
-        kind = (
-            accelerator.current_accelerator().type
-            if accelerator is not None and accelerator.is_available()
-            else "cuda"
-        )
+        accelerator, kind = getattr(torch, "accelerator", None), "cuda"
+        if accelerator is not None and accelerator.is_available():
+            kind = accelerator.current_accelerator().type
         module = getattr(torch, kind)
         for index in range(module.device_count()):
-            facts = (
-                module.get_device_properties(index)
-                if hasattr(module, "get_device_properties")
-                else None
-            )
-            model = str(getattr(facts, "name", kind))
-            yield FoundDevice(
-                f"{kind}{index}",
-                model,
-                model,
-                float(getattr(facts, "total_memory", np.inf)),
-                index=index,
-            )
+            facts = None
+            if hasattr(module, "get_device_properties"):
+                facts = module.get_device_properties(index)
+            model, memory = str(getattr(facts, "name", kind)), getattr(facts, "total_memory", inf)
+            yield FoundDevice(f"{kind}{index}", model, model, float(memory), index=index)
     except Exception:  # noqa: BLE001
         return
 
@@ -160,118 +148,83 @@ def _optional(name: str) -> Any:
 def measure(device: FoundDevice, *, quick: bool = False) -> list[ProfileMeasure]:
     """Matrix products, memory bandwidth, copies and launch latency of a device."""
     repeats = 3 if quick else 9
+    latencies: Callable[[int], list[float]]
     if device.kind == "cpu":
-        return list(_measure_processor(device, repeats))
-    torch = _optional("torch")
-    return [] if torch is None else list(_measure_torch(torch, device, repeats))
+        benchmarks, latencies = _processor_benchmarks(), _processor_latencies
+    else:
+        torch = _optional("torch")
+        if torch is None:
+            return []
+        kind = "cuda" if device.name.startswith("gpu") else device.name.rstrip("0123456789")
+        place, wait = torch.device(kind, device.index), getattr(torch, kind).synchronize
+        one = torch.zeros(1, device=place)
+        benchmarks = _torch_benchmarks(torch, place, wait)
+        latencies = partial(_seconds, _finished(partial(one.add_, 1), wait))
+    found = [
+        _summary(device, what, unit, [amount / s for s in _seconds(work, repeats)])
+        for what, unit, amount, work in benchmarks
+    ]
+    return [*found, _summary(device, "launch latency", "s", latencies(20 * repeats))]
 
 
-def _measure_processor(device: FoundDevice, repeats: int) -> Iterator[ProfileMeasure]:
+def _processor_benchmarks() -> Iterator[Benchmark]:
     rng = np.random.default_rng(0)
     for n in MATRICES:
         a = rng.random((n, n), dtype=np.float32)
-        yield _rate(
-            device, f"matrix product {n}", "FLOP/s", 2.0 * n**3, repeats, partial(np.matmul, a, a)
-        )
+        yield f"matrix product {n}", "FLOP/s", 2.0 * n**3, partial(np.matmul, a, a)
     source = np.ones(BANDWIDTH_BYTES // 8)
     target = np.empty_like(source)
-    yield _rate(
-        device,
-        "memory bandwidth",
-        "B/s",
-        2.0 * source.nbytes,
-        repeats,
-        partial(np.copyto, target, source),
-    )
+    yield "memory bandwidth", "B/s", 2.0 * source.nbytes, partial(np.copyto, target, source)
     for size in COPIES:
         chunk, place = np.ones(size, np.uint8), np.empty(size, np.uint8)
-        yield _rate(
-            device, f"copy {size} B", "B/s", float(size), repeats, partial(np.copyto, place, chunk)
-        )
-    yield _latency(device, repeats)
+        yield f"copy {size} B", "B/s", float(size), partial(np.copyto, place, chunk)
 
 
-def _latency(device: FoundDevice, repeats: int) -> ProfileMeasure:
-    """Measure the seconds from sending an empty task to its result."""
+def _processor_latencies(rounds: int) -> list[float]:
+    """Return the seconds from sending an empty task to its result; the first are left out."""
     from weft.model import Problem, Workload
     from weft.runtime.backends.local.backend import LocalBackend
-    from weft.runtime.backends.protocol import Call, Order
+    from weft.runtime.backends.protocol import Call, Finished, Order
 
+    seconds = []
     with LocalBackend(1) as backend:
-        rounds = 20 * repeats
         problem = Problem.from_arrays(np.ones((rounds, 1)))
         backend.begin(Workload.of(problem), [Call(_nothing)] * rounds)
-        seconds = []
         for k in range(rounds):
             begin = time.perf_counter()
             backend.submit(Order(k, (k,), ((),), (False,)), 0, 0.0)
-            while not any(
-                type(event).__name__ == "Finished" for event in backend.wait(float("inf"))
-            ):
+            while not any(isinstance(event, Finished) for event in backend.wait(inf)):
                 pass
             seconds.append(time.perf_counter() - begin)
-    return _summary(device, "launch latency", "s", seconds[rounds // 10 :])
+    return seconds[rounds // 10 :]
 
 
 def _nothing() -> None:
     """An empty task."""
 
 
-def _measure_torch(torch: Any, device: FoundDevice, repeats: int) -> Iterator[ProfileMeasure]:
-    kind = "cuda" if device.name.startswith(("gpu", "cuda")) else device.name.rstrip("0123456789")
-    place = torch.device(kind, device.index)
-    wait = getattr(torch, kind).synchronize
-
-    def finished(work: Callable[[], object]) -> Callable[[], object]:
-        def timed() -> None:
-            work()
-            wait()
-
-        return timed
-
+def _torch_benchmarks(torch: Any, place: Any, wait: Callable[[], object]) -> Iterator[Benchmark]:
     for n in MATRICES:
         a = torch.rand((n, n), device=place)
-        yield _rate(
-            device,
-            f"matrix product {n}",
-            "FLOP/s",
-            2.0 * n**3,
-            repeats,
-            finished(partial(torch.matmul, a, a)),
-        )
+        work = _finished(partial(torch.matmul, a, a), wait)
+        yield f"matrix product {n}", "FLOP/s", 2.0 * n**3, work
     big = torch.ones(BANDWIDTH_BYTES // 4, device=place)
-    yield _rate(
-        device, "memory bandwidth", "B/s", 2.0 * BANDWIDTH_BYTES, repeats, finished(big.clone)
-    )
+    yield "memory bandwidth", "B/s", 2.0 * BANDWIDTH_BYTES, _finished(big.clone, wait)
     for size in COPIES:
         here = torch.ones(size, dtype=torch.uint8)
-        there = here.to(place)
-        yield _rate(
-            device,
-            f"copy {size} B to device",
-            "B/s",
-            float(size),
-            repeats,
-            finished(partial(here.to, place)),
-        )
-        yield _rate(
-            device, f"copy {size} B from device", "B/s", float(size), repeats, finished(there.cpu)
-        )
-    one = torch.zeros(1, device=place)
-    yield _summary(
-        device, "launch latency", "s", _seconds(finished(partial(one.add_, 1)), 20 * repeats)
-    )
+        there, amount = here.to(place), float(size)
+        yield f"copy {size} B to device", "B/s", amount, _finished(partial(here.to, place), wait)
+        yield f"copy {size} B from device", "B/s", amount, _finished(there.cpu, wait)
 
 
-def _rate(
-    device: FoundDevice,
-    what: str,
-    unit: str,
-    amount: float,
-    repeats: int,
-    work: Callable[[], object],
-) -> ProfileMeasure:
-    return _summary(device, what, unit, [amount / s for s in _seconds(work, repeats)])
+def _finished(work: Callable[[], object], wait: Callable[[], object]) -> Callable[[], object]:
+    """Return work that ends when the device has done it."""
+
+    def timed() -> None:
+        work()
+        wait()
+
+    return timed
 
 
 def _seconds(work: Callable[[], object], repeats: int) -> list[float]:
