@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.data import data_dir
+from tests.support.programs import data_dir
 
 # No deadline: a first example may compile a kernel. Derandomised: a test fails always or never.
 settings.register_profile(

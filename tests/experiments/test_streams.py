@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.support.data import data_dir
+from tests.support.programs import data_dir
 from weft.cli.main import main
 from weft.errors import InvalidInput
 from weft.experiments.streams import experiment, runs

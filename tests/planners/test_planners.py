@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import weft
-from tests.support.data import data_dir
 from tests.support.instances import topcuoglu
+from tests.support.programs import data_dir
 from weft.errors import InvalidInput, UnknownName
 from weft.formats import load_workflow
 from weft.model import Cluster, Problem

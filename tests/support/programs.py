@@ -1,4 +1,4 @@
-"""Python programs that tests start in a process of their own."""
+"""Python programs that tests start, and the folder of downloaded data that some need."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,3 +25,11 @@ def run_python(
         timeout=2800,  # a program that hangs; thirty others on two cores make one last 1,000 s
         check=check,
     )
+
+
+def data_dir() -> Path:
+    """Return $WEFT_DATA, or `shared/data` beside the repository; skip the test without either."""
+    folder = Path(os.environ.get("WEFT_DATA") or Path(__file__).parents[3] / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip(f"no data folder at {folder}; set WEFT_DATA to run this test")
+    return folder

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from tests.support.data import data_dir
+from tests.support.programs import data_dir
 from tests.support.strategies import problems
 from weft.model import Problem
 from weft.model.check import check

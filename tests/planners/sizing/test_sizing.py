@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from tests.support.data import data_dir
+from tests.support.programs import data_dir
 from tests.support.strategies import problems
 from weft.errors import InvalidInput
 from weft.model import Device, Links
