@@ -227,6 +227,8 @@ def test_bad_reports_are_refused(tmp_path):
         (lambda: session.arrived(at=np.nan), "finite"),
         (lambda: session.slowed("fast", 0.0), "above zero"),
         (lambda: weft.Session(3, "eft"), "a stream or a cluster"),
+        (lambda: session.arrived(topcuoglu()), "bind its workflow to the session's cluster"),
+        (lambda: weft.Session(problem().cluster, "eft").device_lost("fast"), "no workflow yet"),
     ):
         with pytest.raises(InvalidInput, match=words):
             call()

@@ -1,10 +1,8 @@
 """`weft.Session`: decisions of a policy in any program.
 
 - `session`: events in, assignments out
-- `jobs`: the jobs of a session, with room for more
-- `outcomes`: the branches that tasks took, as callers name them
+- `jobs`: the jobs of a session, with room for more, their workflows and branches
 - `file`: a saved session
-- `templates`: the workflows that jobs run
 """
 
-__all__ = ["file", "jobs", "outcomes", "session", "templates"]
+__all__ = ["file", "jobs", "session"]

@@ -1,7 +1,8 @@
-"""The jobs of a session, with room for more."""
+"""The jobs of a session, the workflows they run, and the branches that their tasks took."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -9,13 +10,20 @@ from typing import Any
 import numpy as np
 
 from weft.errors import InvalidInput
-from weft.model import Problem, Workload
+from weft.model import Cluster, Problem, Workflow, Workload
 from weft.model.columns import frozen
+from weft.model.conditional_stream import ConditionalStream
+from weft.runtime.session.file import encoded
+from weft.sim.lifecycle import Lifecycle
 
 FAR = 1e300
 """Arrival of a job that may come, in seconds: policies wait for such jobs."""
 COLUMNS = {"template": np.int64, "arrival": float, "deadline": float, "priority": float}
 SPARE: dict[str, float] = {"template": 0, "arrival": FAR, "deadline": inf, "priority": 0.0}
+
+Branch = str | int
+Outcome = Branch | Sequence[Branch | None] | Mapping[int, Branch] | None
+"""The branch of a single task, a list with an entry per task, or a mapping from job to branch."""
 
 
 @dataclass(frozen=True)
@@ -93,3 +101,91 @@ class SessionJobs:
 
 def _columns(rows: list[dict[str, float]]) -> dict[str, Any]:
     return {name: np.array([row[name] for row in rows], kind) for name, kind in COLUMNS.items()}
+
+
+# -- workflows ----------------------------------------------------------------
+
+
+def bound(workflow: Workflow | Problem, cluster: Cluster) -> Problem:
+    """Return the problem of a workflow on the cluster of the session."""
+    if not isinstance(workflow, Problem):
+        return Problem.bind(workflow, cluster)
+    if workflow.cluster.names != cluster.names:
+        raise InvalidInput(
+            f"problem '{workflow.name}' has the devices {', '.join(workflow.cluster.names)}, the "
+            f"session {', '.join(cluster.names)}; bind its workflow to the session's cluster"
+        )
+    return workflow
+
+
+def template_of(workflow: Workflow | Problem, problems: list[Problem], cluster: Cluster) -> int:
+    """Return the number of a workflow among the problems; a new one is added to them."""
+    graph = workflow if isinstance(workflow, Workflow) else workflow.workflow
+    for number, known in enumerate(problems):
+        if graph is known.workflow:
+            return number
+    same = [encoded(graph) == encoded(known.workflow) for known in problems]
+    if any(same):
+        return same.index(True)
+    problem = bound(workflow, cluster)
+    Workload.of([*problems[:1], problem])  # refuses other links, nodes and capacities
+    problems.append(problem)
+    return len(problems) - 1
+
+
+def require_alike(stream: ConditionalStream, problems: list[Problem], cluster: Cluster) -> None:
+    """Raise unless a stream has the tasks, edges, branches and units of the session."""
+    new = stream.problem
+    if (
+        not problems
+        or new.cluster.names != cluster.names
+        or _shape(problems[0].workflow) != _shape(new.workflow)
+    ):
+        raise InvalidInput(
+            f"stream '{stream.name}' has other tasks or units than the session; "
+            "only times, probabilities and arrivals may differ"
+        )
+
+
+def _shape(workflow: Workflow) -> tuple[object, ...]:
+    ends = (workflow.src.tolist(), workflow.dst.tolist())
+    return workflow.task_names, *ends, list(workflow.choices.labels)
+
+
+# -- branches -----------------------------------------------------------------
+
+
+def read_outcomes(
+    life: Lifecycle, members: Sequence[int], jobs: Sequence[int], outcome: Outcome
+) -> dict[int, int]:
+    """Return the branch of each choice of the members of a group; `jobs` are their jobs."""
+    given: list[Any]
+    if isinstance(outcome, Mapping):
+        given = [outcome.get(job) for job in jobs]
+    elif outcome is None or isinstance(outcome, str | int):
+        given = [outcome] * len(members)
+    else:
+        given = list(outcome)
+    if len(given) != len(members):
+        raise InvalidInput(f"{len(given)} outcomes are given for {len(members)} tasks")
+    found: dict[int, int] = {}
+    for i, job, branch in zip(members, jobs, given, strict=True):
+        choices = life.choices_of(i)
+        each = list(branch) if isinstance(branch, tuple) else [branch] * len(choices)
+        for c, one in zip(choices, each, strict=False):
+            found[c] = _branch(life, i, job, c, one)
+    return found
+
+
+def _branch(life: Lifecycle, instance: int, job: int, choice: int, given: Branch | None) -> int:
+    slot, task = life.place[instance]
+    w, first = life.problem(instance).workflow, int(life.workload.first_choice[slot])
+    labels = [w.choices.labels[b] for b in w.choices.branches(choice - first)]
+    if isinstance(given, str) and given in labels:
+        return labels.index(given)
+    if isinstance(given, int) and 0 <= given < len(labels):
+        return given
+    raise InvalidInput(
+        f"task '{w.task_name(task)}' of job {job} ended with {given!r}; "
+        f"its branches are {', '.join(labels)}"
+    )

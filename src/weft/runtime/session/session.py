@@ -19,9 +19,15 @@ from weft.runtime.deciders.policy import Decider, adaptive, batch_keys
 from weft.runtime.deciders.shadow import ShadowedDecider, ShadowReport
 from weft.runtime.engine.resumable import ResumableLifecycle
 from weft.runtime.session.file import read_session, write_session
-from weft.runtime.session.jobs import Assignment, SessionJobs
-from weft.runtime.session.outcomes import Outcome, read_outcomes
-from weft.runtime.session.templates import bound, require_alike, template_of
+from weft.runtime.session.jobs import (
+    Assignment,
+    Outcome,
+    SessionJobs,
+    bound,
+    read_outcomes,
+    require_alike,
+    template_of,
+)
 from weft.sim.device_state import Group, Wake
 from weft.sim.renumbering import Renumbering
 from weft.sim.view import Block, Decision, Policy, ResumablePolicy
@@ -181,9 +187,9 @@ class Session:
         """Report that a device takes `slowdown` times as long from now on; 1: it is back."""
         if not float(slowdown) > 0:
             raise InvalidInput(f"slowdown of '{device}' is {slowdown}; it must be above zero")
-        now = self._tick(at)
-        self._life.change_pace(self._device(device), slowdown, now)
-        self._due.add(self._device(device))
+        now, d = self._tick(at), self._device(device)
+        self._life.change_pace(d, slowdown, now)
+        self._due.add(d)
 
     def close(self) -> None:
         """Report that no more jobs come, so that no policy waits for one."""
@@ -388,19 +394,19 @@ class Session:
 
     def _check(self, decision: object) -> None:
         life = self._life
-        if decision is None:
-            return
-        if not isinstance(decision, Decision | Block) or not 0 <= decision.device < self.cluster.p:
-            raise InvalidInput(f"policy '{self.policy.name}' returned {decision!r}")
-        if isinstance(decision, Decision):
-            known = 0 <= decision.instance < life.workload.instances
-            why: str | None = "there is no such task"
-            if known:
+        why: str | None = None
+        if not isinstance(decision, Decision | Block | None):
+            why = "it must be a Decision, a Block or None"
+        elif decision is not None and not 0 <= decision.device < self.cluster.p:
+            why = "there is no such device"
+        elif isinstance(decision, Decision):
+            why = "there is no such task"
+            if 0 <= decision.instance < life.workload.instances:
                 why = life.refusal(decision.instance, decision.device)
             if not why and decision.copy >= 0:
                 why = life.copy_refusal(decision.copy, decision.instance, decision.device)
-            if why:
-                raise InvalidInput(f"policy '{self.policy.name}' returned {decision!r}: {why}")
+        if why:
+            raise InvalidInput(f"policy '{self.policy.name}' returned {decision!r}: {why}")
 
     def _commit(self, decision: Decision, now: float) -> list[Assignment]:
         group = self._life.batch(decision.instance, decision.device)
@@ -422,7 +428,7 @@ class Session:
 
     def _running(self, assignment: Assignment) -> Group:
         device = self._device(assignment.device)
-        group = self._life.machines[device].running if self._begun else None
+        group = self._life.machines[device].running
         if group is None or not self._is(group, assignment):
             runs = "nothing" if group is None else str(self._tasks(group.members))
             raise InvalidInput(f"device '{assignment.device}' runs {runs}, not {assignment.tasks}")
@@ -431,4 +437,8 @@ class Session:
     def _device(self, name: str) -> int:
         if name not in self.cluster.names:
             raise InvalidInput(f"unknown device '{name}'{closest(name, self.cluster.names)}")
+        if not self._begun:
+            raise InvalidInput(
+                f"the session has no workflow yet; give workflows=, or report '{name}' after a job"
+            )
         return self.cluster.names.index(name)
