@@ -55,7 +55,7 @@ CASES = (
     *(Case("copies", 1_000_000, p, c) for p in (64, 1000) for c in (1, 5)),
     *(Case("equal devices", 1_000_000, p, c) for p in (64, 1000) for c in (1, 5)),
     *(Case("nodes", 100_000, 64, c, 8) for c in (1, 5, 20)),
-    Case("layered", 10_000_000, 1000, 1),
+    Case("layered", 10_000_000, 1000, 2),
 )
 
 QUICK_CASES = (Case("layered", 10_000, 64, 1), Case("nodes", 10_000, 64, 5, 8))
