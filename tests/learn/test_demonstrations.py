@@ -9,13 +9,13 @@ from tests.support.by_view import assert_same_by_view
 from weft.generators import draw_instance
 from weft.generators.families.distribution import DEVELOPMENT, LEFT_OUT
 from weft.policies import simulate
+from weft.policies.graph.deft import commit_choice
 from weft.policies.replanning.portfolio import PlanOptions, make_portfolio
 from weft.policies.replanning.weights import weights_of
-from weft.policies.search.options import SearchOptions
-from weft.policies.search.planning import make_search, search_from
+from weft.policies.search.planning import SearchOptions, make_search, search_from
 from weft.policies.search.policy import SearchPolicy
 from weft.policies.two_stage.candidates import apply, next_decision
-from weft.policies.two_stage.choose import commit_choice, demonstrated_choice, stage_networks
+from weft.policies.two_stage.choose import demonstrated_choice, stage_networks
 from weft.policies.two_stage.decision import OF_DEVICE, OF_TASK, make_candidates
 from weft.policies.two_stage.dqn import TwoStageDqn
 from weft.sim.kernel.events import ENDED, MOMENT

@@ -270,7 +270,9 @@ def test_sum_tree_draws_in_proportion():
 
 def test_torch_and_compiled_networks_agree():
     values = QValues(FEATURES, 16, dueling=False)
-    values.load_arrays(arrays(2, 16))
+    torch.manual_seed(0)
+    for weight in values.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
     network = stage_networks(values.arrays())
     feature = np.random.default_rng(0).standard_normal((20, FEATURES)).astype(np.float32)
     for kind in (TASK, DEVICE):

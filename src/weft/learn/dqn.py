@@ -13,7 +13,7 @@ a large-margin loss lifts its value above those of the others (Hester et al. 201
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.learn.replay_memory import Episode, ReplayMemory, make_episode
-from weft.learn.settings import Count, Settings, TrainingRecord
+from weft.learn.settings import Count, Progress, Settings, TrainingRecord, silent
 from weft.learn.value_networks import ValueNetworks
 from weft.model.columns import FloatArray, IntArray
 from weft.policies.two_stage.q_network import Numbers
@@ -175,11 +175,10 @@ def train(
     environment: Environment,
     settings: DqnSettings,
     *,
-    start: Mapping[str, Numbers] | None = None,
-    progress: Callable[[dict[str, float]], None] | None = None,
-    checkpoint: Callable[[TrainedDqn], None] | None = None,
+    progress: Progress[dict[str, float]] = silent,
+    checkpoint: Progress[TrainedDqn] = silent,
 ) -> TrainedDqn:
-    """Train Q-networks in an environment; `start` gives the weights to start from.
+    """Train Q-networks in an environment.
 
     `progress` receives the row of each validation, `checkpoint` the state at each new best score.
     """
@@ -191,8 +190,6 @@ def train(
     online, target = (
         QValues(features, s.hidden, dueling=s.dueling, own_features=own) for _ in range(2)
     )
-    if start is not None:
-        online.load_arrays(start)
     target.load_state_dict(online.state_dict())
     optimizer = torch.optim.Adam(online.parameters(), lr=s.rate)
     memory = ReplayMemory(s, features)
@@ -218,11 +215,9 @@ def train(
         trained.decisions += decisions
         last = number + 1 == s.episodes or trained.seconds > s.seconds
         if (number + 1) % s.every == 0 or last:
-            better = _validate(trained, environment, online.arrays(), updates)
-            if better and checkpoint is not None:
+            if _validate(trained, environment, online.arrays(), updates):
                 checkpoint(trained)
-            if progress is not None:
-                progress(trained.curve[-1])
+            progress(trained.curve[-1])
         if last:
             break
     return trained

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,13 +36,6 @@ class ValueNetworks(nn.Module):
             name: np.stack([value.detach().numpy().astype(np.float32) for value in values])
             for name, values in zip(ARRAYS, stacked, strict=True)
         }
-
-    def load_arrays(self, arrays: Mapping[str, Numbers]) -> None:
-        """Set the networks to arrays of the compiled networks."""
-        with torch.no_grad():
-            for k, net in enumerate(self.nets):
-                for name, column in zip(ARRAYS, _columns(net), strict=True):
-                    column.copy_(torch.from_numpy(np.array(arrays[name][k])))
 
 
 def _columns(net: nn.Module) -> tuple[Tensor, ...]:

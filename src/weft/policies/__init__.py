@@ -26,7 +26,7 @@ from weft.policies.replanning import policy as _replanning  # noqa: F401 (regist
 from weft.policies.replanning import static_heft as _static_heft  # noqa: F401 (registers)
 from weft.policies.replanning import trained as _trained  # noqa: F401 (registers)
 from weft.policies.rules import RulePolicy
-from weft.policies.search import table as _search  # noqa: F401 (registers)
+from weft.policies.search import policy as _search  # noqa: F401 (registers)
 from weft.policies.simulate import simulate
 from weft.sim.view import Block, Decision, Policy, View
 

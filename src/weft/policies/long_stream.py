@@ -131,8 +131,9 @@ def _simulate_part(
 ) -> int:
     """Simulate jobs and add the final ones to the summary; return their number."""
     arrival = np.array([time for time, _ in jobs])
-    if (np.diff(arrival) < 0).any():
-        raise InvalidInput("arrivals must be sorted")
+    if (down := np.flatnonzero(np.diff(arrival) < 0)).size:
+        earlier, later = arrival[down[0] + 1], arrival[down[0]]
+        raise InvalidInput(f"an arrival at {earlier:g} s follows one at {later:g} s; sort them")
     template = np.array([k for _, k in jobs], np.int64)
     workload = Workload.of(templates, arrival=arrival, template=template)
     trace = simulate_workload(workload, rule(workload))

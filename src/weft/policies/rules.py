@@ -6,12 +6,13 @@ Simulations run them inside the compiled kernel; here they decide by a `View`. S
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.model import Problem, Workload
 from weft.model.columns import FloatArray, IntArray, assign
@@ -21,6 +22,7 @@ from weft.sim.rule import Placement, Rule
 from weft.sim.view import Decision, View
 
 T = TypeVar("T")
+N = TypeVar("N", bound=np.generic)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,17 +39,12 @@ class RulePolicy:
 
     def rule(self, workload: Workload) -> Rule:
         """Return the rule for the compiled kernel."""
-        keys = each_problem(workload, self.key)
-        return Rule(
-            self.name,
-            self.placement,
-            np.concatenate([np.zeros(0), *(keys[t] for t in workload.template)]),
-        )
+        keys = per_instance(workload, each_problem(workload, self.key))
+        return Rule(self.name, self.placement, keys)
 
     def begin(self, workload: Workload, *, seed: int = 0) -> None:
         """Compute the order."""
-        kinds = task_kinds(workload)
-        kind = np.concatenate([np.zeros(0, np.int64), *(kinds[t] for t in workload.template)])
+        kind = per_instance(workload, task_kinds(workload))
         assign(self, _keys=self.rule(workload).keys, _kind=kind, _last=[0] * workload.cluster.p)
 
     def decide(self, view: View) -> Decision | None:
@@ -95,12 +92,13 @@ class RulePolicy:
 
 def task_kinds(workload: Workload) -> list[IntArray]:
     """Return, per problem, the kind of each task as a number of the workload's kinds."""
-    return each_problem(
-        workload,
-        lambda p: np.array([workload.kinds.index(k) for k in p.workflow.kinds], np.int64)[
-            p.workflow.kind
-        ],
-    )
+    number = {kind: k for k, kind in enumerate(workload.kinds)}
+
+    def kinds_of(problem: Problem) -> IntArray:
+        w = problem.workflow
+        return np.array([number[kind] for kind in w.kinds], np.int64)[w.kind]
+
+    return each_problem(workload, kinds_of)
 
 
 def each_problem(workload: Workload, compute: Callable[[Problem], T]) -> list[T]:
@@ -110,6 +108,11 @@ def each_problem(workload: Workload, compute: Callable[[Problem], T]) -> list[T]
         if id(problem) not in known:
             known[id(problem)] = compute(problem)
     return [known[id(problem)] for problem in workload.problems]
+
+
+def per_instance(workload: Workload, values: Sequence[NDArray[N]]) -> NDArray[N]:
+    """(instances,) values of all tasks of all jobs, from those of the tasks of each problem."""
+    return np.concatenate([values[0][:0], *(values[t] for t in workload.template.tolist())])
 
 
 def _arrival(problem: Problem) -> FloatArray:

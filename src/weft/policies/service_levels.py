@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from weft.model import Problem, Workload
 from weft.model.columns import FloatArray, IntArray
 from weft.policies.policy import POLICIES
-from weft.policies.rules import RulePolicy
+from weft.policies.rules import RulePolicy, each_problem, per_instance
 from weft.sim.rule import Rule
 from weft.sim.view import Decision, View
 
@@ -37,12 +38,6 @@ def shortest_rest(problem: Problem) -> FloatArray:
         after = w.dst[int(w.succ_ptr[u]) : int(w.succ_ptr[u + 1])]
         rest[u] += rest[after].max(initial=0.0)
     return np.asarray(rest)
-
-
-def _per_task(workload: Workload, of: Callable[[Problem], FloatArray]) -> FloatArray:
-    """(instances,) a value of each task, by template."""
-    values = [of(problem) for problem in workload.problems]
-    return np.concatenate([np.zeros(0), *(values[t] for t in workload.template)])
 
 
 def _job_of(workload: Workload) -> IntArray:
@@ -68,7 +63,7 @@ def by_deadline(workload: Workload) -> FloatArray:
 def by_slack(workload: Workload) -> FloatArray:
     """Order by the latest start that can still make the deadline."""
     job = _job_of(workload)
-    latest = workload.deadline[job] - _per_task(workload, shortest_rest)
+    latest = workload.deadline[job] - per_instance(workload, each_problem(workload, shortest_rest))
     return _places(latest, -workload.priority[job])
 
 
@@ -90,10 +85,6 @@ class JobRule(RulePolicy):
         return Rule(self.name, self.placement, self.order(workload))
 
 
-def _job_rule(name: str, order: Callable[[Workload], FloatArray]) -> JobRule:
-    return JobRule(name, "earliest", shortest_rest, order=order)
-
-
 class LiveOrder:
     """A rule whose order of ready tasks depends on the time and on what jobs have received."""
 
@@ -104,7 +95,7 @@ class LiveOrder:
         """Compute the numbers that do not change."""
         self._workload = workload
         self._job = _job_of(workload)
-        self._rest = _per_task(workload, shortest_rest)
+        self._rest = per_instance(workload, each_problem(workload, shortest_rest))
 
     def decide(self, view: View) -> Decision | None:
         """Take the first task in the present order for which a device is idle."""
@@ -155,22 +146,22 @@ class LeastAttainedService(LiveOrder):
         return np.asarray(attained[self._job[view.ready]])
 
 
-@POLICIES.register("edf", family=FAMILY)
-def earliest_deadline_first() -> JobRule:
-    """The job with the earliest deadline first."""
-    return _job_rule("edf", by_deadline)
-
-
-@POLICIES.register("least-slack", family=FAMILY)
-def least_slack() -> JobRule:
-    """The task with the least time between now and its latest start that makes the deadline."""
-    return _job_rule("least-slack", by_slack)
-
-
-@POLICIES.register("priority-first", family=FAMILY)
-def priority_first() -> JobRule:
-    """The job of the highest priority first, then the earliest deadline."""
-    return _job_rule("priority-first", by_priority)
+for _name, _order, _summary in (
+    ("edf", by_deadline, "The job with the earliest deadline first."),
+    (
+        "least-slack",
+        by_slack,
+        "The task with the least time between now and its latest start that makes the deadline.",
+    ),
+    (
+        "priority-first",
+        by_priority,
+        "The job of the highest priority first, then the earliest deadline.",
+    ),
+):
+    POLICIES.register(_name, family=FAMILY, summary=_summary)(
+        partial(JobRule, _name, "earliest", shortest_rest, order=_order)
+    )
 
 
 @POLICIES.register("critical-ratio", family=FAMILY)

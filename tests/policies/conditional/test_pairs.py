@@ -120,7 +120,7 @@ def test_the_search_repeats():
 def test_a_larger_norm_makes_slow_jobs_count_more():
     policy = policy_of(first_parameters(), 0)
     norms = (1.0, 2.0, 3.0)
-    scores = [PairEvaluator([1, 2], 40, EVENT, norm=norm).score(policy) for norm in norms]
+    scores = [PairEvaluator([1, 2], 40, norm=norm).score(policy) for norm in norms]
     assert scores == sorted(scores)
     assert len(set(scores)) == 3
     stream = random_conditional_stream(1, jobs=40)
@@ -128,7 +128,7 @@ def test_a_larger_norm_makes_slow_jobs_count_more():
     batch.place(0, *stream.draw_ticks(1))
     policy.run(batch)
     expected = 0.5 * np.log((batch.jct(0) ** 2).mean())
-    assert PairEvaluator([1], 40, EVENT, norm=2.0).score(policy) == pytest.approx(expected)
+    assert PairEvaluator([1], 40, norm=2.0).score(policy) == pytest.approx(expected)
     with pytest.raises(InvalidInput, match=r"norm is 0\.5"):
         PairSettings(norm=0.5)
 
@@ -145,10 +145,10 @@ def test_deadlines_can_be_the_goal(goal):
     count = late.mean() if goal == "late" else (late * (times - stream.deadline)).mean()
     tie = times.mean() / (stream.deadline if goal == "late" else 1.0)
     assert late.any()
-    found = PairEvaluator([1], 40, EVENT, stream, goal=goal).score(policy)
+    found = PairEvaluator([1], 40, stream, goal=goal).score(policy)
     assert found == pytest.approx(np.log(count + 1e-3 * tie))
     with pytest.raises(InvalidInput, match="needs a deadline"):
-        PairEvaluator([1], 40, EVENT, plain, goal=goal).score(policy)
+        PairEvaluator([1], 40, plain, goal=goal).score(policy)
     with pytest.raises(InvalidInput, match="goal is 'soon'"):
         PairSettings(goal="soon")
 

@@ -17,11 +17,9 @@ from weft.policies.replanning.shrinkage import constant_arrays
 from weft.policies.replanning.state import make_plan
 from weft.policies.replanning.weights import weights_of
 from weft.policies.search.anneal import anneal, begin_search, make_search_chain
-from weft.policies.search.options import SearchOptions
-from weft.policies.search.planning import make_search, put_ahead
-from weft.policies.search.policy import SearchPolicy
+from weft.policies.search.planning import SearchOptions, make_search, put_ahead
+from weft.policies.search.policy import SearchPolicy, search_model
 from weft.policies.search.residual import fill, make_residual
-from weft.policies.search.table import search_model
 from weft.sim.kernel.tables import JOB_HERE, make_sim
 from weft.sim.order_moves import ANY
 

@@ -183,7 +183,7 @@ def _train_search(args: argparse.Namespace) -> None:
 
     from weft.learn.workflow.shrinkage import ShrinkageSettings, train_shrinkage
     from weft.policies.policy import bundled_policy
-    from weft.policies.search.table import search_model
+    from weft.policies.search.policy import search_model
 
     need_torch()
     bundled: Any = bundled_policy("search-replanning")

@@ -12,7 +12,7 @@ from weft.formats.model_file import find_model, read_model
 from weft.policies.load import load_policy
 from weft.policies.replanning.policy import ReplanningPolicy
 from weft.policies.replanning.shrinkage import constant_arrays
-from weft.policies.search.table import PRICE, make_search_policy
+from weft.policies.search.policy import PRICE, make_search_policy
 from weft.sim.view import Policy
 
 HAND_MADE, TRAINED, SEARCH, PART = "hand-made", "trained", "search", "part"

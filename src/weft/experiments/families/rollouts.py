@@ -15,6 +15,7 @@ import numpy as np
 from weft.learn.workflow.tuned_list import copy_sim
 from weft.model import Workload
 from weft.policies.policy import bundled_policy
+from weft.policies.replanning.feedback import observed_spread
 from weft.policies.replanning.placement import plan_window
 from weft.policies.replanning.policy import ReplanningPolicy
 from weft.policies.replanning.portfolio import (
@@ -24,9 +25,8 @@ from weft.policies.replanning.portfolio import (
     replan,
 )
 from weft.policies.replanning.state import plan_at
-from weft.policies.replanning.switch import observed_squares
 from weft.policies.search.planning import LEAST_SPREAD
-from weft.policies.search.table import HEFT
+from weft.policies.search.policy import HEFT
 from weft.rng import generator
 from weft.sim.kernel.commit import is_idle
 from weft.sim.kernel.events import ENDED, MOMENT
@@ -99,7 +99,7 @@ def plan_all(sim: Sim, portfolio: Portfolio, own: int) -> float:
         if m != own:
             window = portfolio.state[0].window
             plan_window(sim, plan_at(portfolio.stack, m), portfolio.weights[m], window, False)
-    count, square, bias = observed_squares(plan_at(portfolio.stack, own))
+    count, square, _, bias, _ = observed_spread(plan_at(portfolio.stack, own))
     return float(np.sqrt(max(square - bias, 0.0) / max(count, 1.0)))
 
 

@@ -4,6 +4,7 @@ experiment    reproduce, table
 contenders    plans, rules, re-planning and learned policies that take part
 runs          drawn points, and the evaluator that runs all contenders on them
 transfer      unseen structures, with and without fine-tuning
+environment   random decisions per second in the environment of `dqn`
 measurements  decision times, training records, trade-offs with energy and fairness
 statistics    means, paired tests, rankings
 verdict       claims and aims, confirmed or not
@@ -14,6 +15,7 @@ page          tables of the documentation
 
 __all__ = [
     "contenders",
+    "environment",
     "experiment",
     "figures",
     "measurements",

@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.experiments.gpu_cluster import report
 from weft.experiments.gpu_cluster.contenders import Contender, entrants
+from weft.experiments.gpu_cluster.environment import decisions_per_second
 from weft.experiments.gpu_cluster.measurements import (
     decision_rows,
     trade_off,
@@ -43,7 +44,6 @@ from weft.experiments.gpu_cluster.transfer import transfer
 from weft.experiments.gpu_cluster.verdict import JUDGED, verdicts
 from weft.experiments.harness import Checkpoint, Progress, Stopwatch, describe_machine, finish
 from weft.generators import heterogeneous_gpus
-from weft.learn.workflow.env import decisions_per_second
 from weft.report.tables import Columns, table_text
 
 

@@ -12,7 +12,7 @@ another norm.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from math import inf
 from typing import Any
@@ -121,41 +121,36 @@ def fit_stream(
     score over pairs is tuned. `norm` above 1 makes the slowest jobs count more, and `goal` says
     whether deadlines count instead, see `PairSettings`; both are for scores over pairs, not PPO.
     """
-    fit = _Fit(stream, name, seconds, seed, start, norm, goal, progress)
     shares = dict(SHARES) if network else {"linear": 0.8}
     if goal != "completion":
         shares.pop("ppo", None)
-    return fit.run(shares)
+    return _Fit(stream, name, seconds, seed, start, norm, goal, progress, shares).run()
 
 
+@dataclass
 class _Fit:
-    def __init__(
-        self,
-        stream: ConditionalStream,
-        name: str,
-        seconds: float,
-        seed: int,
-        start: Policy | None,
-        norm: float,
-        goal: str,
-        progress: Progress[str],
-    ) -> None:
-        self.stream, self.name, self.seconds, self.seed = stream, name, seconds, seed
-        self.start, self.norm, self.goal, self.progress = start, norm, goal, progress
-        self.begun = time.process_time()
-        self.held_back: dict[str, float] = {}
-        self.made: dict[str, NetworkPolicy] = {}
-        self.others: dict[str, Policy] = {}
+    stream: ConditionalStream
+    name: str
+    seconds: float
+    seed: int
+    start: Policy | None
+    norm: float
+    goal: str
+    progress: Progress[str]
+    shares: dict[str, float]
+    begun: float = field(default_factory=time.process_time)
+    held_back: dict[str, float] = field(default_factory=dict)
+    made: dict[str, NetworkPolicy] = field(default_factory=dict)
+    others: dict[str, Policy] = field(default_factory=dict)
 
-    def run(self, shares: dict[str, float]) -> Fitted:
-        self.shares = shares
+    def run(self) -> Fitted:
         self._measure_all()
         interrupted = False
         try:
             linear = self._tune("linear", LINEAR, self._start_parameters(linear=True))
-            if "wide" in shares:
+            if "wide" in self.shares:
                 self._tune("wide", WIDE, self._better_start(linear))
-            if "ppo" in shares:
+            if "ppo" in self.shares:
                 self._learn()
         except KeyboardInterrupt:
             if not self.made:
@@ -180,7 +175,8 @@ class _Fit:
             self.start.begin(self.stream.draw(0)[0])  # refuses a policy that does not fit
             self.others["start"] = self.start
             if isinstance(self.start, NetworkPolicy):
-                self.made["start"] = _renamed(self.start, self.name)
+                renamed = replace(self.start.learned, name=self.name)
+                self.made["start"] = type(self.start)(renamed)
         for name, policy in self.others.items():
             self._enter(name, policy)
 
@@ -242,7 +238,9 @@ class _Fit:
         teachers = [step for step in steps if isinstance(step, ConditionalRule | PairPolicy)]
         samples = int(left * SAMPLES_PER_SECOND)
         settings = replace(DEFAULT, samples=samples, imitation=samples // 8, evaluations=10)
-        start = _plain_network(self.start)
+        start = None
+        if isinstance(self.start, NetworkPolicy) and not isinstance(self.start, PairNetworkPolicy):
+            start = self.start.learned
         try:
             network, _ = train_policy(
                 self.stream,
@@ -258,14 +256,3 @@ class _Fit:
             return
         self.made["ppo"] = NetworkPolicy(replace(network, name=self.name))
         self._enter("ppo", self.made["ppo"])
-
-
-def _plain_network(policy: Policy | None) -> TrainedNetwork | None:
-    """Return the network of a policy for one stream, if it is one."""
-    if isinstance(policy, NetworkPolicy) and not isinstance(policy, PairNetworkPolicy):
-        return policy.learned
-    return None
-
-
-def _renamed(policy: NetworkPolicy, name: str) -> NetworkPolicy:
-    return type(policy)(replace(policy.learned, name=name))

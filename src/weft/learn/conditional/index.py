@@ -19,7 +19,7 @@ from weft.learn.cma import SeparableCma
 from weft.learn.settings import Count, Population, Positive, Progress, Settings, silent
 from weft.model.columns import FloatArray
 from weft.model.conditional_stream import ConditionalStream
-from weft.policies.conditional.evaluate import watched_task, with_first
+from weft.policies.conditional.evaluate import variants
 from weft.policies.conditional.rules import FEATURES, ConditionalRule
 from weft.registry import closest
 from weft.rng import generator
@@ -200,15 +200,11 @@ def tune_index(
     settings: IndexSettings | None = None,
     *,
     options: StepOptions | None = None,
-    start: FloatArray | None = None,
     progress: Progress[dict[str, float]] = silent,
 ) -> TunedIndex:
     """Tune the index for a stream; the same seed gives the same weights.
 
-    Parameters
-    ----------
-    start : weights to start from
-    progress : receives a row per validation: generation, validation, best and sigma
+    `progress` receives a row per validation: generation, validation, best and sigma.
     """
     s, options = settings or IndexSettings(), options or StepOptions()
     if s.objective in {"tardiness", "late"} and stream.deadline == np.inf:
@@ -216,14 +212,11 @@ def tune_index(
             f"objective '{s.objective}' needs a deadline, and stream '{stream.name}' has none; "
             'give it one, such as deadline = "400 ms"'
         )
-    short = stream.with_jobs(s.jobs)
-    variants = [short]
-    if s.probabilities is not None:
-        variants = [with_first(short, watched_task(short), p) for p in s.probabilities]
-    training = IndexEvaluator(variants, s.draws, options, s.objective)
-    validation = IndexEvaluator(variants, s.validation, options, s.objective)
+    streams = variants(stream.with_jobs(s.jobs), s.probabilities)
+    training = IndexEvaluator(streams, s.draws, options, s.objective)
+    validation = IndexEvaluator(streams, s.validation, options, s.objective)
     validation.prepare(VALIDATION)
-    weights = first_weights(training.batch) if start is None else start
+    weights = first_weights(training.batch)
     ties = TiedWeights(training.batch)
     rng = generator(s.seed, "index_search")
     cma = SeparableCma(

@@ -178,7 +178,6 @@ class PairEvaluator:
         self,
         seeds: Sequence[int],
         jobs: int,
-        options: StepOptions,
         stream: ConditionalStream | None = None,
         *,
         norm: float = 1.0,
@@ -187,6 +186,7 @@ class PairEvaluator:
         self.norm, self.goal = norm, goal
         own = None if stream is None else stream.with_jobs(jobs)
         streams = [(seed, own or random_conditional_stream(seed, jobs=jobs)) for seed in seeds]
+        options = StepOptions(idle="event", window=WINDOW)
         self.batches = [(StepBatch(s, 1, options), *s.draw_ticks(seed)) for seed, s in streams]
 
     def score(self, policy: PairPolicy) -> float:
@@ -247,7 +247,6 @@ def tune_pairs(
     settings: PairSettings | None = None,
     *,
     start: FloatArray | None = None,
-    options: StepOptions | None = None,
     stream: ConditionalStream | None = None,
     seconds: float = inf,
     progress: Progress[dict[str, float]] = silent,
@@ -256,26 +255,20 @@ def tune_pairs(
 
     With a limit of processor time it may end before the last generation.
     """
-    s, options = settings or PairSettings(), options or StepOptions(idle="event", window=WINDOW)
+    s = settings or PairSettings()
     rng, end = generator(s.seed, "pair_search"), time.process_time() + seconds
     mean = first_parameters() if start is None else start
     if s.hidden and len(mean) == len(PAIR_FEATURES) + 1:
         mean = widened(mean, s.hidden, rng)
-    validation = PairEvaluator(
-        range(VALIDATION, VALIDATION + s.validation),
-        s.jobs * 2,
-        options,
-        stream,
-        norm=s.norm,
-        goal=s.goal,
-    )
+    seeds = range(VALIDATION, VALIDATION + s.validation)
+    validation = PairEvaluator(seeds, 2 * s.jobs, stream, norm=s.norm, goal=s.goal)
     best = TunedPairs(mean, validation.score(policy_of(mean, s.hidden)), [], s)
     progress({"generation": 0.0, "validation": best.score})
     cma = SeparableCma(mean, s.sigma, population=s.population, rng=rng, guarded=True)
     for generation in range(1, s.generations + 1):
         base = 1_000_000 + (s.seed * s.generations + generation) * s.streams
         seeds = range(base, base + s.streams)
-        training = PairEvaluator(seeds, s.jobs, options, stream, norm=s.norm, goal=s.goal)
+        training = PairEvaluator(seeds, s.jobs, stream, norm=s.norm, goal=s.goal)
         candidates = cma.ask()
         scores = np.array([training.score(policy_of(c, s.hidden)) for c in candidates])
         cma.tell(candidates, scores)

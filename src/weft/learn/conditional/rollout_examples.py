@@ -151,8 +151,8 @@ def _collect(
     rollout = RolloutTables(
         make_sampler(short, batch, room=ROOM, seed=seed),
         playing_index(stream, batch).weights,
-        make_proposer(policy, batch),
-        make_proposer(policy if settings.base == "network" else None, batch),
+        make_proposer(policy.network, batch),
+        make_proposer(policy.network if settings.base == "network" else None, batch),
         make_buffers(batch.units),
         RolloutBudget(settings.ahead, least, settings.futures, 1.0),
     )
@@ -197,13 +197,13 @@ def _empty(batch: StepBatch, steps: int) -> RolloutExamples:
 
 @njit_noalloc
 def collect(
-    fleet: BatchTables, rollout: RolloutTables, follows: bool, examples: RolloutExamples
+    tables: BatchTables, rollout: RolloutTables, follows: bool, examples: RolloutExamples
 ) -> int:
     """Play one simulation and store every other step; return the number of stored steps.
 
     With `follows`, the rollouts' choices are executed instead of the network's.
     """
-    sim, state = sim_of(fleet, 0), state_of(fleet, 0)
+    sim, state = sim_of(tables, 0), state_of(tables, 0)
     answer = proceed(sim, state)
     stored, step, buffers = 0, 0, rollout.buffers
     while answer == MOMENT and stored < len(examples.size):

@@ -31,17 +31,12 @@ from weft.learn.conditional.rollout_examples import (
     RolloutPart,
     collect_part,
 )
-from weft.learn.conditional.training import GRID, JOBS, VALIDATION
+from weft.learn.conditional.training import GRID, JOBS, VALIDATION, validation_streams
 from weft.learn.ppo import FORBIDDEN, ActorCritic, follow
 from weft.learn.settings import Progress, silent
 from weft.model.columns import FloatArray
 from weft.model.conditional_stream import ConditionalStream
-from weft.policies.conditional.evaluate import (
-    evaluate_network,
-    options_of,
-    watched_task,
-    with_first,
-)
+from weft.policies.conditional.evaluate import evaluate_network, options_of
 from weft.policies.conditional.networks import Network, arrays_of, network_of
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.rng import generator
@@ -157,10 +152,7 @@ class _Student:
         self.settings = settings
         short = stream.with_jobs(min(JOBS, stream.jobs))
         probability = policy.environment.get("probability", "own")
-        self.variants = [short]
-        if probability != "own":
-            points = GRID if probability == "random" else (float(probability),)
-            self.variants = [with_first(short, watched_task(short), p) for p in points]
+        self.variants = validation_streams(short, probability)
         self.options = options_of(policy)
         self.capacity = np.array(stream.problem.cluster.batch, np.int64)
         network = policy.network

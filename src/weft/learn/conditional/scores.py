@@ -11,14 +11,7 @@ import numpy as np
 from weft.errors import Unsupported
 from weft.model.columns import FloatArray
 from weft.model.conditional_stream import ConditionalStream, SharedStreams
-from weft.policies.conditional.evaluate import (
-    WINDOW,
-    check_network_fits,
-    options_of,
-    run_batch,
-    watched_task,
-    with_first,
-)
+from weft.policies.conditional.evaluate import WINDOW, check_network_fits, options_of, run_batch
 from weft.policies.conditional.rollout import Rollout
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.policies.load import load_policy
@@ -28,18 +21,6 @@ from weft.sim.view import Policy
 
 TIE = 1e-3
 """Weight of the mean completion time beside what is missed of deadlines."""
-
-
-def variants(
-    stream: ConditionalStream, probabilities: Sequence[float] | None
-) -> list[ConditionalStream]:
-    """Return the stream at each probability of the first branch of its watched choice.
-
-    Without probabilities, return the stream as it is.
-    """
-    if probabilities is None:
-        return [stream]
-    return [with_first(stream, watched_task(stream), p) for p in probabilities]
 
 
 def power_mean(times: FloatArray, norm: float = 1.0) -> float:
@@ -129,19 +110,17 @@ def _one(
         return _simulated(policy, stream, seed, idle, authors=authors)
     if isinstance(stepwise, TrainedNetwork):
         options = options_of(stepwise, idle)
-        batch = StepBatch(stream, 1, options, authors=authors)
-        check_network_fits(stepwise.network, batch)
-        batch.place(0, *stream.draw_ticks(seed, authors=authors))
-        return batch.jct(0) if run_batch(stepwise.network, batch) else np.full(stream.jobs, np.inf)
-    options = (
-        stepwise.options(idle)
-        if isinstance(stepwise, Rollout)
-        else StepOptions(idle=idle or "event", window=WINDOW)
-    )
+    elif isinstance(stepwise, Rollout):
+        options = stepwise.options(idle)
+    else:
+        options = StepOptions(idle=idle or "event", window=WINDOW)
     batch = StepBatch(stream, 1, options, authors=authors)
     batch.place(0, *stream.draw_ticks(seed, authors=authors))
-    stepwise.run(batch)
-    return batch.jct(0)
+    if not isinstance(stepwise, TrainedNetwork):
+        stepwise.run(batch)
+        return batch.jct(0)
+    check_network_fits(stepwise.network, batch)
+    return batch.jct(0) if run_batch(stepwise.network, batch) else np.full(stream.jobs, np.inf)
 
 
 def _simulated(

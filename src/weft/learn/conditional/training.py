@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from weft.policies.conditional.evaluate import (
     evaluate_network,
     random_drift,
     task_name,
+    variants,
     watched_task,
     with_first,
 )
@@ -135,11 +136,9 @@ class BatchEnv:
 
 def reference_times(stream: ConditionalStream, options: StepOptions) -> FloatArray:
     """Return job completion times of a simple rule at each probability of `GRID`, mean 1."""
-    batch = StepBatch(stream, 1, options)
-    task = watched_task(stream)
-    times = np.zeros(len(GRID))
-    for i, p in enumerate(GRID):
-        batch.place(0, *with_first(stream, task, p).draw_ticks(VALIDATION - 1))
+    batch, times = StepBatch(stream, 1, options), np.zeros(len(GRID))
+    for i, variant in enumerate(variants(stream, GRID)):
+        batch.place(0, *variant.draw_ticks(VALIDATION - 1))
         ConditionalRule(REFERENCE).run(batch)
         times[i] = batch.jct(0).mean()
     relative: FloatArray = times / times.mean()
@@ -234,7 +233,7 @@ def train_policy(
     `start`, continue from a policy of the same recipe (trained with the other waiting, for
     example) instead of imitating a rule.
     """
-    recipe = recipe_of(name)
+    recipe, teacher = recipe_of(name), teacher or teacher_of(stream)
     settings = settings or recipe.settings
     if start is not None:
         hidden = tuple(start.network.sizes[1:-1].tolist())
@@ -253,7 +252,7 @@ def train_policy(
     relative = recipe.probability == "random"
     env = BatchEnv(_training_stream(short, recipe), envs, whole, visible=size, relative=relative)
     env.end = time.process_time() + seconds
-    validation = _validation_streams(short, recipe)
+    validation = validation_streams(short, recipe.probability)
     seeds = [VALIDATION, VALIDATION + 1]
 
     def evaluate(weights: dict[str, Numbers]) -> float:
@@ -271,7 +270,7 @@ def train_policy(
         seed=seed,
         evaluate=evaluate,
         progress=progress,
-        teacher=_teacher(env, teacher or teacher_of(stream)),
+        teacher=_teacher(env, teacher),
         start=None if start is None else arrays_of(start.network),
     )
     network = network_of(training.weights, units=env.units, actions=env.actions)
@@ -288,7 +287,7 @@ def train_policy(
         "probability": recipe.probability,
         "jobs": short.jobs,
     }
-    card = record(training, envs, (teacher or teacher_of(stream)).name)
+    card = record(training, envs, teacher.name)
     if start is not None:
         card["start"] = {"name": start.name, "idle": start.environment.get("idle")}
         card["start"] |= {
@@ -353,8 +352,10 @@ def _training_stream(stream: ConditionalStream, recipe: Recipe) -> ConditionalSt
     return with_first(stream, task, recipe.probability)
 
 
-def _validation_streams(stream: ConditionalStream, recipe: Recipe) -> Sequence[ConditionalStream]:
-    if recipe.probability == "own":
+def validation_streams(
+    stream: ConditionalStream, probability: float | str
+) -> list[ConditionalStream]:
+    """Return the streams that validate a policy trained at a probability, see `Recipe`."""
+    if probability == "own":
         return [stream]
-    points = GRID if recipe.probability == "random" else (recipe.probability,)
-    return [with_first(stream, watched_task(stream), p) for p in points]
+    return variants(stream, GRID if probability == "random" else [float(probability)])

@@ -1,35 +1,30 @@
 """Gymnasium environment of workflows: ``gymnasium.make("weft/Workflow-v0")``.
 
-An action is one of the candidates: a ready task or to wait, then
-a device or to hold the task; see `weft.policies.two_stage.candidates`. Gymnasium needs observations
-of one shape, so the candidates are in a table of `width` rows, padded with zeros; the policies of
-weft have no such limit.
+An action is one of the candidates: a ready task or to wait, then a device or to hold the task; see
+`weft.policies.two_stage.candidates`. Gymnasium needs observations of one shape, so the candidates
+are in a table of `width` rows, padded with zeros; the policies of weft have no such limit.
 """
 
 from __future__ import annotations
 
 import operator
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from weft.errors import InvalidInput, MissingExtra, UnknownName
 from weft.generators import Instance, draw_instance
 from weft.learn.rendering import RENDERING, check_render_mode, render
-from weft.model.columns import BoolArray, FloatArray
-from weft.policies.replanning.portfolio import WINDOW, PlanOptions, Portfolio, make_portfolio
+from weft.model.columns import BoolArray
+from weft.policies.replanning.portfolio import WINDOW, PlanOptions, make_portfolio
 from weft.policies.replanning.weights import weights_of
 from weft.policies.two_stage.candidates import apply, next_decision
-from weft.policies.two_stage.decision import FEATURES, REWARDS, Candidates, make_candidates
+from weft.policies.two_stage.decision import FEATURES, REWARDS, make_candidates
 from weft.registry import closest
-from weft.rng import generator
 from weft.sim.kernel.commit import commit
 from weft.sim.kernel.events import MOMENT
-from weft.sim.kernel.jit import njit_noalloc
-from weft.sim.kernel.tables import Sim, make_sim
+from weft.sim.kernel.tables import make_sim
 
 try:
     import gymnasium
@@ -44,9 +39,8 @@ OPTIONS = PlanOptions(window=WINDOW, early_exit=False)
 class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
     """One simulation.
 
-    Observation: `candidates` (width, features) and `kind` of the decision.
-
-    `kind` is 0 for a task and 1 for a device.
+    An observation has `candidates`, (width, features), and the `kind` of the decision: 0 for a
+    task, 1 for a device.
 
     Parameters
     ----------
@@ -158,49 +152,3 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
         table = np.zeros((self.width, FEATURES), np.float32)
         table[: len(self._shown)] = self._candidates.feature[self._shown]
         return {"candidates": table, "kind": np.int64(state["stage"])}
-
-
-@njit_noalloc
-def run_at_random(
-    sim: Sim,
-    portfolio: Portfolio,
-    candidates: Candidates,
-    chance: FloatArray,
-    seen: NDArray[np.float32],
-) -> int:
-    """Make random choices and copy every observation, as a learner would.
-
-    Count the decisions.
-    """
-    for t in range(len(chance)):
-        if next_decision(sim, portfolio, candidates) != MOMENT:
-            return t
-        count = candidates.state[0].count
-        for c in range(min(count, len(seen))):
-            for f in range(FEATURES):
-                seen[c, f] = candidates.feature[c, f]
-        task, device = apply(candidates, int(chance[t] * count))
-        if device >= 0:
-            commit(sim, task, device)
-    return len(chance)
-
-
-def decisions_per_second(seconds: float = 2.0, *, condition: str = "noisy", seed: int = 0) -> float:
-    """Measure random decisions per second of processor time, observations included.
-
-    Workflows have 20 to 150 tasks; drawing them is not counted.
-    """
-    weights, rng = weights_of({}), generator(seed, "decisions per second")
-    spent, decisions, k = 0.0, 0, 0
-    seen = np.zeros((256, FEATURES), np.float32)
-    while spent < seconds:
-        case = draw_instance(condition, seed=seed + k)
-        sim = make_sim(case.workload, case.scenario, None, eager=True)
-        portfolio = make_portfolio(case.workload, sim, [weights], OPTIONS)
-        candidates, chance = make_candidates(sim), rng.random(20_000)
-        began = time.process_time()
-        made = run_at_random(sim, portfolio, candidates, chance, seen)
-        if k > 0:  # the first one may have compiled
-            spent, decisions = spent + time.process_time() - began, decisions + made
-        k += 1
-    return decisions / spent

@@ -24,6 +24,7 @@ import torch
 from torch import nn
 
 from weft.generators.instances import CONDITIONS, Instance, draw_instance
+from weft.learn.settings import Progress, silent
 from weft.learn.workflow.graph_episodes import EXPERT, SAMPLED, EpisodeLog, run_instance
 from weft.learn.workflow.graph_module import GraphModule, make_batch, make_forest, order_likelihood
 from weft.model.columns import FloatArray
@@ -88,11 +89,9 @@ def train_graph(
     seed: int = 0,
     validation: Sequence[Instance] = (),
     draw: Callable[[GraphSettings, int, int, float], list[Instance]] | None = None,
-    progress: Callable[[dict[str, float]], None] | None = None,
+    progress: Progress[dict[str, float]] = silent,
 ) -> TrainedGraph:
-    """Train a graph network of a kind, "decima" or "lachesis".
-
-    Return the best by validation.
+    """Train a graph network of a kind, "decima" or "lachesis"; return the best by validation.
 
     Without validation instances that is the last one. `draw` makes the instances of an update from
     (settings, seed, update, share of the training); by default one of each condition. `progress`
@@ -115,20 +114,12 @@ def train_graph(
         size = share if update >= 0 else (update + s.imitation) / s.imitation
         cases = (draw or draw_batch)(s, seed, update + s.imitation, size)
         by = EXPERT if update < 0 else SAMPLED
-        _improve(
-            module,
-            adam,
-            cases,
-            s,
-            generator(seed, "graph training", "plays", update + s.imitation),
-            by,
-            entropy=1 - 0.9 * share,
-        )
+        rng = generator(seed, "graph training", "plays", update + s.imitation)
+        _improve(module, adam, cases, s, rng, by, entropy=1 - 0.9 * share)
         if update == 0 or (update > 0 and (update + 1) % s.every == 0) or update == s.updates - 1:
             scores = scorer.score(TrainedGraph(kind, kind, module.network(), {}))
             curve.append({"update": float(update + 1), **scores})
-            if progress is not None:
-                progress(curve[-1])
+            progress(curve[-1])
             if scores.get("all", -math.inf) < best or not scores:
                 best, best_arrays = scores.get("all", math.inf), module.arrays()
     training = {
@@ -152,19 +143,17 @@ def _improve(
     entropy: float,
 ) -> None:
     network = module.network()
-    done = [
-        run_instance(case, network, module.kind, rng, times=s.runs if by == SAMPLED else 1, by=by)
-        for case in cases
-    ]
-    kept = [
-        (case, runs, graph)
-        for case, (runs, graph) in zip(cases, done, strict=True)
-        if any(len(p.time) for p in runs)
-    ]
+    times = s.runs if by == SAMPLED else 1
+    kept = []
+    for case in cases:
+        runs, graph = run_instance(case, network, module.kind, rng, times=times, by=by)
+        if any(len(run.time) for run in runs):
+            kept.append((case, runs, graph))
     if not kept:
         return
-    forest = make_forest([case for case, _, _ in kept], [graph for _, _, graph in kept])
-    batch = make_batch([case for case, _, _ in kept], [runs for _, runs, _ in kept], forest)
+    used, episodes, graphs = zip(*kept, strict=True)
+    forest = make_forest(used, graphs)
+    batch = make_batch(used, episodes, forest)
     likelihood, spread = order_likelihood(module(forest, batch), batch)
     if by == EXPERT:
         loss = -likelihood.mean()
@@ -188,19 +177,10 @@ def draw_batch(s: GraphSettings, seed: int, update: int, share: float) -> list[I
     cases = []
     for name, condition in CONDITIONS.items():
         jobs = round(s.jobs[0] + (s.jobs[1] - s.jobs[0]) * share) if condition.stream else 1
-        ccr, load = (
-            float(np.exp(rng.uniform(np.log(0.1), np.log(5.0)))),
-            float(rng.uniform(0.6, 0.95)),
-        )
+        ccr = float(np.exp(rng.uniform(np.log(0.1), np.log(5.0))))
+        load, own = float(rng.uniform(0.6, 0.95)), int(rng.integers(VALIDATION))
         cases.append(
-            draw_instance(
-                name,
-                seed=int(rng.integers(VALIDATION)),
-                tasks=(low, high),
-                jobs=jobs,
-                ccr=ccr,
-                load=load,
-            )
+            draw_instance(name, seed=own, tasks=(low, high), jobs=jobs, ccr=ccr, load=load)
         )
     return cases
 
@@ -241,15 +221,9 @@ def validation_instances(*, each: int = 18) -> list[Instance]:
     cases = []
     for name, condition in CONDITIONS.items():
         for k in range(each):
-            ccr = (0.1, 1.0, 5.0)[k % 3]
+            jobs, ccr = 10 if condition.stream else 1, (0.1, 1.0, 5.0)[k % 3]
+            own = VALIDATION + k
             cases.append(
-                draw_instance(
-                    name,
-                    seed=VALIDATION + k,
-                    tasks=(20, 80),
-                    jobs=10 if condition.stream else 1,
-                    ccr=ccr,
-                    load=0.85,
-                )
+                draw_instance(name, seed=own, tasks=(20, 80), jobs=jobs, ccr=ccr, load=0.85)
             )
     return cases

@@ -170,11 +170,8 @@ def _write_event(sim: Sim, buffers: PlacementBuffers, graph: GraphState, log: Ep
             pair += 1
     for k in range(buffers.counts[0].ready):
         i = buffers.ready[k]
-        log.row_event[row], log.row_instance[row], log.row_pair[row] = (
-            event,
-            i,
-            log.of_job[sim.inst[i].job],
-        )
+        log.row_event[row], log.row_instance[row] = event, i
+        log.row_pair[row] = log.of_job[sim.inst[i].job]
         log.score[row] = graph.score[k]
         for f in range(graph.seen.shape[1]):
             log.seen[row, f] = graph.seen[k, f]
@@ -209,18 +206,13 @@ def run_instance(
 def _cut(log: EpisodeLog, sim: Sim) -> EpisodeLog:
     """Copy the columns, cut to size."""
     events, rows, pairs = log.size[0].tolist()
+    sizes = dict.fromkeys(("time", "placed"), events)
+    sizes |= dict.fromkeys(
+        ("row_event", "row_instance", "row_pair", "place", "score", "seen"), rows
+    )
+    sizes |= dict.fromkeys(("pair_event", "pair_job", "done"), pairs)
     return log._replace(
-        time=log.time[:events].copy(),
-        placed=log.placed[:events].copy(),
-        row_event=log.row_event[:rows].copy(),
-        row_instance=log.row_instance[:rows].copy(),
-        row_pair=log.row_pair[:rows].copy(),
-        place=log.place[:rows].copy(),
-        score=log.score[:rows].copy(),
-        seen=log.seen[:rows].copy(),
-        pair_event=log.pair_event[:pairs].copy(),
-        pair_job=log.pair_job[:pairs].copy(),
-        done=log.done[:pairs].copy(),
+        **{name: getattr(log, name)[:size].copy() for name, size in sizes.items()},
         finished_at=sim.inst["done_at"].copy(),
         job_finish=sim.job["finish"][:-1].copy(),
     )

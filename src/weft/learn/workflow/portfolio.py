@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from weft.generators import Instance, draw_instance
-from weft.learn.settings import Count, InstanceSettings, TrainingRecord
+from weft.learn.settings import Count, InstanceSettings, Progress, TrainingRecord, silent
 from weft.learn.workflow.tuned_list import Trial, clip_ratio, draw_instances
 from weft.model.columns import FloatArray
 from weft.policies.replanning.portfolio import WINDOW, PlanOptions
@@ -103,13 +103,11 @@ def search_portfolio(
     search: PortfolioSearch | None = None,
     *,
     draw: Callable[[int, int, int], list[Instance]] | None = None,
-    progress: Callable[[dict[str, float]], None] | None = None,
+    progress: Progress[dict[str, float]] = silent,
 ) -> FoundPortfolio:
     """Choose sets around given weights.
 
-    `draw(seed, alone, streams)` draws the instances.
-
-    `progress` receives each step.
+    `draw(seed, alone, streams)` draws the instances; `progress` receives each step.
     """
     search = search or PortfolioSearch()
     draw = draw or (lambda seed, alone, streams: draw_instances(seed, alone, streams, jobs=8))
@@ -145,8 +143,7 @@ def search_portfolio(
                 "seconds": round(found.seconds, 1),
             }
         )
-        if progress is not None:
-            progress(found.curve[-1])
+        progress(found.curve[-1])
     found.sets = _best_lead_first(found.sets, search)
     found.seconds = time.process_time() - began
     return found

@@ -23,7 +23,7 @@ from weft.generators.families.distribution import (
     FamilyCase,
     draw_case,
 )
-from weft.learn.settings import Count, Settings, TrainingRecord
+from weft.learn.settings import Count, Progress, Settings, TrainingRecord, silent
 from weft.learn.value_networks import FitSettings, ValueNetworks, fit_network
 from weft.model.columns import FloatArray
 from weft.policies.replanning.portfolio import (
@@ -242,7 +242,7 @@ def train_shrinkage(
     settings: ShrinkageSettings | None = None,
     *,
     draw: Callable[[int], FamilyCase] = draw_biased,
-    progress: Callable[[dict[str, float]], None] | None = None,
+    progress: Progress[dict[str, float]] = silent,
 ) -> TrainedShrinkage:
     """Train on simulations of drawn cases; `progress` receives the row of each tenth epoch."""
     s = settings or ShrinkageSettings()
@@ -272,7 +272,7 @@ def _fit(
     own: _Tensors,
     judge: _Tensors,
     began: float,
-    progress: Callable[[dict[str, float]], None] | None,
+    progress: Progress[dict[str, float]],
 ) -> None:
     s = trained.settings
     net = ShrinkageValues(s.fit.hidden)
@@ -291,5 +291,4 @@ def _fit(
         trained.curve.append(row)
         if score < trained.score:
             trained.score, trained.arrays = score, net.arrays()
-        if progress is not None:
-            progress(row)
+        progress(row)

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from weft.generators import Instance, draw_instance
-from weft.learn.settings import Count, InstanceSettings, TrainingRecord
+from weft.learn.settings import Count, InstanceSettings, Progress, TrainingRecord, silent
 from weft.learn.value_networks import FitSettings, ValueNetworks, fit_network
 from weft.learn.workflow.tuned_list import (
     ALONE,
@@ -50,8 +50,8 @@ from weft.policies.replanning.portfolio import (
     replan,
     run_by_portfolio,
 )
-from weft.policies.replanning.switch import FEATURES, no_switch_network, switch_network
-from weft.policies.two_stage.q_network import Numbers
+from weft.policies.replanning.switch import FEATURES, switch_network
+from weft.policies.two_stage.q_network import Numbers, empty_network
 from weft.rng import generator
 from weft.sim.kernel.events import ENDED, MOMENT
 from weft.sim.kernel.tables import Sim
@@ -150,7 +150,7 @@ def time_left(sim: Sim, portfolio: Portfolio, keep: int) -> float:
     Return the time that all jobs spend in the system from now.
     """
     now, sim = float(sim.world["now"][0]), copy_sim(sim)
-    portfolio = copy_portfolio(portfolio)._replace(switch=no_switch_network())
+    portfolio = copy_portfolio(portfolio)._replace(switch=empty_network(1))
     portfolio.state["keep"] = keep
     commit_planned(sim, portfolio, replan(sim, portfolio))
     if run_by_portfolio(sim, portfolio) != ENDED:
@@ -249,7 +249,7 @@ def train_switch(
     *,
     specs: Callable[[int, int, int], list[Any]] = draw_specs,
     instance_of: Callable[[Any], Instance] = draw,
-    progress: Callable[[dict[str, float]], None] | None = None,
+    progress: Progress[dict[str, float]] = silent,
 ) -> TrainedSwitch:
     """Learn when to keep an incumbent among the plans of weight sets.
 
@@ -294,8 +294,7 @@ def train_switch(
             trained.curve.append(row)
             if scores[margin] < trained.score:
                 trained.arrays, trained.margin, trained.score = arrays, margin, scores[margin]
-            if progress is not None:
-                progress(row)
+            progress(row)
     return trained
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from weft.generators import Instance, draw_instance
 from weft.learn.cma import SeparableCma
-from weft.learn.settings import Count, InstanceSettings, TrainingRecord
+from weft.learn.settings import Count, InstanceSettings, Progress, TrainingRecord, silent
 from weft.model.columns import FloatArray
 from weft.policies.replanning.portfolio import (
     UNLIMITED,
@@ -161,7 +161,7 @@ def tune_weights(
     *,
     start: Mapping[str, float] = START,
     draw: Callable[[int, int, int], list[Instance]] = draw_instances,
-    progress: Callable[[dict[str, float]], None] | None = None,
+    progress: Progress[dict[str, float]] = silent,
 ) -> TunedWeights:
     """Search within the limits; `draw(seed, alone, streams)` draws the instances.
 
@@ -210,8 +210,7 @@ def tune_weights(
             )
             if score < found.score:
                 found.score, found.weights = score, named(evolution.mean)
-            if progress is not None:
-                progress(found.curve[-1])
+            progress(found.curve[-1])
         if last:
             break
     return found

@@ -18,6 +18,7 @@ from weft.generators import Instance
 from weft.generators.families.distribution import DEVELOPMENT, FAMILY_CONDITIONS, LOADS, draw_case
 from weft.learn.dqn import DqnSettings, Exploration, QValues, TrainedDqn, train
 from weft.learn.replay_memory import Episode
+from weft.learn.settings import Progress, silent
 from weft.learn.workflow.tuned_list import (
     VALIDATION,
     clip_ratio,
@@ -26,6 +27,7 @@ from weft.learn.workflow.tuned_list import (
     log_completion,
 )
 from weft.model.columns import FloatArray
+from weft.policies.graph.deft import commit_choice
 from weft.policies.replanning.portfolio import (
     UNLIMITED,
     WINDOW,
@@ -33,11 +35,9 @@ from weft.policies.replanning.portfolio import (
     Portfolio,
     make_portfolio,
 )
-from weft.policies.search.options import SearchOptions
-from weft.policies.search.planning import IncumbentSearch, make_search, search_from
+from weft.policies.search.planning import IncumbentSearch, SearchOptions, make_search, search_from
 from weft.policies.two_stage.candidates import apply, next_decision
 from weft.policies.two_stage.choose import (
-    commit_choice,
     demonstrated_choice,
     greedy_choice,
     planned_choice,
@@ -125,10 +125,7 @@ def record_episode(
     chance: FloatArray,
     episode: Episode,
 ) -> int:
-    """Simulate and record, up to the length of the episode.
-
-    Return the number of decisions.
-    """
+    """Simulate and record, up to the length of the episode; return the number of decisions."""
     seconds, ended = -1.0, -1
     for t in range(len(episode.stage)):
         answer = next_decision(sim, portfolio, candidates)
@@ -264,17 +261,14 @@ def train_two_stage(
     settings: TwoStageSettings | None = None,
     *,
     draw: Callable[[int, int, int], list[Instance]] = draw_instances,
-    start: Mapping[str, Numbers] | None = None,
-    progress: Callable[[dict[str, float]], None] | None = None,
-    checkpoint: Callable[[TrainedDqn], None] | None = None,
+    progress: Progress[dict[str, float]] = silent,
+    checkpoint: Progress[TrainedDqn] = silent,
 ) -> TrainedDqn:
     """Train the two-stage DQN over the plans of weight sets.
-
-    `start` gives weights to start from.
 
     `draw(seed, alone, streams)` draws the instances; `progress` receives the row of each
     validation, `checkpoint` the state at each new best score.
     """
     settings = settings or TwoStageSettings()
     environment = TwoStageEnvironment(sets, settings, draw)
-    return train(environment, settings, start=start, progress=progress, checkpoint=checkpoint)
+    return train(environment, settings, progress=progress, checkpoint=checkpoint)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
 from weft.errors import InvalidInput, Unsupported
-from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream, ProbabilityDrift
-from weft.policies.conditional.networks import Network, Numbers, choose, working_space
+from weft.policies.conditional.networks import Network
 from weft.policies.conditional.pair_network import PAIR_FEATURES
+from weft.policies.conditional.proposer import Proposer, make_proposer, propose
 from weft.policies.conditional.trained_network import TrainedNetwork
-from weft.policies.conditional.waiting import forbid_standstill, shorten_waits
 from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.vector.batch import Idle, StepBatch, StepOptions
-from weft.sim.vector.observation import mask_actions, observe
 from weft.sim.vector.state import BatchTables, sim_of, state_of
 from weft.sim.vector.step import act, proceed
 
@@ -83,6 +83,18 @@ def with_first(stream: ConditionalStream, task: str, p: float) -> ConditionalStr
     return stream.with_drift(task, dataclasses.replace(random_drift(stream, task), low=p, high=p))
 
 
+def variants(
+    stream: ConditionalStream, probabilities: Sequence[float] | None
+) -> list[ConditionalStream]:
+    """Return the stream at each probability of the first branch of its watched choice.
+
+    Without probabilities, return the stream as it is.
+    """
+    if probabilities is None:
+        return [stream]
+    return [with_first(stream, watched_task(stream), p) for p in probabilities]
+
+
 def random_drift(stream: ConditionalStream, task: str) -> ProbabilityDrift:
     """Return a drift that draws the probability of the first branch once per run, from [0, 1]."""
     w = stream.problem.workflow
@@ -91,38 +103,26 @@ def random_drift(stream: ConditionalStream, task: str) -> ProbabilityDrift:
 
 
 def evaluate_network(
-    network: Network,
-    stream: ConditionalStream,
-    seeds: list[int],
-    *,
-    options: StepOptions,
-    authors: bool = False,
+    network: Network, stream: ConditionalStream, seeds: list[int], *, options: StepOptions
 ) -> FloatArray:
     """Return the mean job completion time (seconds) per seed; inf where a run never ends.
 
     The network acts greedily: each idle unit, in order, takes its best allowed action among those
     that the units before it left.
     """
-    batch = StepBatch(stream, 1, options, authors=authors)
+    batch = StepBatch(stream, 1, options)
     check_network_fits(network, batch)
     found = np.zeros(len(seeds))
     for i, seed in enumerate(seeds):
-        batch.place(0, *stream.draw_ticks(seed, authors=authors))
+        batch.place(0, *stream.draw_ticks(seed))
         found[i] = float(batch.jct(0).mean()) if run_batch(network, batch) else np.inf
     return found
 
 
 def run_batch(network: Network, batch: StepBatch) -> bool:
     """Run the first simulation of a batch to its end; return whether it ended."""
-    seen = np.zeros(batch.observation_size, np.float32)
-    mask = np.zeros((batch.units, batch.kinds + 1), np.bool_)
-    action, remaining = np.zeros(batch.units, np.int64), np.zeros(batch.kinds, np.int64)
-    capacity = np.array(batch.stream.problem.cluster.batch, np.int64)
-    space, most = working_space(network), MAX_STEPS_PER_JOB * batch.stream.jobs + 1000
-    steps = run_episode(
-        batch.tables, 0, network, capacity, seen, mask, remaining, space, action, most
-    )
-    return bool(steps >= 0)
+    most, actions = MAX_STEPS_PER_JOB * batch.stream.jobs + 1000, np.zeros(batch.units, np.int64)
+    return bool(run_episode(batch.tables, make_proposer(network, batch), actions, most))
 
 
 def check_network_fits(network: Network, batch: StepBatch) -> None:
@@ -137,31 +137,13 @@ def check_network_fits(network: Network, batch: StepBatch) -> None:
 
 
 @njit_noalloc
-def run_episode(
-    tables: BatchTables,
-    s: int,
-    network: Network,
-    capacity: IntArray,
-    seen: Numbers,
-    mask: BoolArray,
-    remaining: IntArray,
-    space: Numbers,
-    action: IntArray,
-    most: int,
-) -> int:
-    """Run one simulation; return its steps, or -1 if it did not end within `most` steps."""
-    sim, state = sim_of(tables, s), state_of(tables, s)
-    flat = mask.reshape(mask.size)
+def run_episode(tables: BatchTables, proposer: Proposer, actions: IntArray, most: int) -> bool:
+    """Run the first simulation; return whether it ended within `most` steps."""
+    sim, state = sim_of(tables, 0), state_of(tables, 0)
     answer = proceed(sim, state)
-    for step in range(most):
+    for _ in range(most):
         if answer != MOMENT:
-            return step
-        observe(sim, state, seen)
-        mask_actions(sim, state, flat)
-        forbid_standstill(sim, mask)
-        for k in range(len(remaining)):
-            remaining[k] = sim.kind[k].ready
-        choose(network, seen, mask, remaining, capacity, space, action)
-        shorten_waits(sim, state, action)
-        answer = act(sim, state, action)
-    return -1
+            return True
+        propose(sim, state, proposer, actions)
+        answer = act(sim, state, actions)
+    return False

@@ -313,16 +313,11 @@ def choose_pairs(pairs: PairState, network: Network, space: Numbers, actions: In
 
 
 @njit_inline
-def _growth(pairs: PairState, k: int, d: int) -> float:
-    """Seconds of the batch that a unit would take now, over those of one task."""
-    taken = min(pairs.left[k], pairs.batch[k, d])
-    return float(pairs.growth[k, d, min(taken, pairs.growth.shape[2]) - 1])
-
-
-@njit_inline
 def _seconds(pairs: PairState, k: int, d: int) -> float:
-    """Time of set-up and of the batch that a unit would take now."""
-    return float(pairs.duration[k, d] * _growth(pairs, k, d) + pairs.setup[k, d])
+    """Return the time of the set-up and of the batch that a unit would take now."""
+    taken = min(pairs.left[k], pairs.batch[k, d])
+    growth = pairs.growth[k, d, min(taken, pairs.growth.shape[2]) - 1]
+    return float(pairs.duration[k, d] * growth + pairs.setup[k, d])
 
 
 @njit_inline
@@ -366,8 +361,7 @@ def _describe(pairs: PairState, d: int, k: int) -> None:
         else:
             soonest = min(soonest, pairs.busy[o] + there)
     for o in range(units):
-        there = _seconds(pairs, k, o)
-        best_units += 1 if there <= best * 1.1 else 0
+        best_units += 1 if _seconds(pairs, k, o) <= best * 1.1 else 0
     for other in range(len(pairs.left)):
         crowd += pairs.left[other]
     f[FEATURE.fill] = taken / batch

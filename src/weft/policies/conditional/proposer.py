@@ -1,4 +1,4 @@
-"""A network that chooses actions inside compiled rollouts, with its buffers."""
+"""A network that chooses actions in compiled simulations, with its buffers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from weft.model.columns import BoolArray, IntArray
 from weft.policies.conditional.networks import Network, Numbers, choose, choose_given, working_space
-from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.policies.conditional.waiting import forbid_standstill, shorten_waits
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import Sim
@@ -28,13 +27,11 @@ class Proposer(NamedTuple):
     space: Numbers
 
 
-def make_proposer(policy: TrainedNetwork | None, batch: StepBatch) -> Proposer:
-    """Allocate the proposer of a network; without one, an empty network."""
-    if policy is None:
+def make_proposer(network: Network | None, batch: StepBatch) -> Proposer:
+    """Allocate the proposer of a network; without one, that of a network without units."""
+    if network is None:
         none = np.zeros(0, np.float32)
         network = Network(np.zeros(1, np.int64), none, none, none, none, 0, 0)
-    else:
-        network = policy.network
     return Proposer(
         network,
         np.zeros(batch.observation_size, np.float32),

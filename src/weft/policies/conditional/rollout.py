@@ -128,7 +128,7 @@ class Rollout:
                 "least 2 or more and at most 'most', confidence not negative"
             )
         if self.continues and self.proposer is None:
-            raise InvalidInput("rollout: there is no proposer that could continue")
+            raise InvalidInput("rollout: continues is true, but there is no proposer; give one")
 
     def options(self, idle: Idle | None = None) -> StepOptions:
         """Return the step and observation options."""
@@ -144,8 +144,9 @@ class Rollout:
         budget = RolloutBudget(self.ahead, self.least, self.most, self.confidence)
         sampler = make_sampler(batch.stream, batch, room=ROOM, seed=self.seed)
         counts = np.zeros((batch.size, len(COUNT)), np.int64)
-        proposer = make_proposer(self.proposer, batch)
-        base = make_proposer(self.proposer if self.continues else None, batch)
+        network = None if self.proposer is None else self.proposer.network
+        proposer = make_proposer(network, batch)
+        base = make_proposer(network if self.continues else None, batch)
         for s in range(batch.size):
             buffers = make_buffers(batch.units)
             rollout = RolloutTables(sampler, self.weights, proposer, base, buffers, budget)

@@ -88,9 +88,8 @@ class ConditionalRule:
         """Refuse unknown names and weights of a wrong shape."""
         if self.name not in RULES:
             raise UnknownName(f"unknown rule '{self.name}'{closest(self.name, RULES)}")
-        if self.name == "index" and (
-            self.weights.ndim != 3 or self.weights.shape[2] != len(FEATURES)
-        ):
+        fits = self.weights.ndim == 3 and self.weights.shape[2] == len(FEATURES)
+        if self.name == "index" and not fits:
             raise InvalidInput(
                 f"the index needs weights of shape (groups of units, kinds, {len(FEATURES)}); "
                 f"got {self.weights.shape}"
@@ -291,16 +290,11 @@ def _reserved(sim: Sim, state: StepState, d: int, task: int, taken: int) -> floa
 
 @njit_inline
 def _choose_pairs(
-    sim: Sim,
-    state: StepState,
-    weights: FloatArray,
-    actions: IntArray,
-    given_unit: int,
-    given_kind: int,
+    sim: Sim, state: StepState, weights: FloatArray, actions: IntArray, given: int, given_kind: int
 ) -> None:
     """Take the (unit, kind) pair of highest index while it is above zero; other units wait.
 
-    Unit `given_unit`, unless it is -1, has the kind `given_kind`.
+    Unit `given`, unless it is -1, has the kind `given_kind`.
     """
     kinds, left = len(sim.kind), state.scratch
     update_coming(sim, state, SOON * state.config[0].span)
@@ -319,45 +313,39 @@ def _choose_pairs(
         if sim.device[d].running >= 0:
             left[kinds + sim.device[d].last_kind] += 1
     chosen = 0
-    if given_unit >= 0:
+    if given >= 0:
         chosen = 1
-        actions[given_unit] = given_kind
+        actions[given] = given_kind
         if given_kind < kinds:
-            taken = min(left[given_kind], batch_limit(sim, given_kind, given_unit))
-            crowd -= taken
-            left[given_kind] -= taken
-            left[kinds + given_kind] += 1
+            crowd -= _take(sim, left, given, given_kind)
     while chosen < idle:
         unit, kind, best = -1, -1, -np.inf
         for d in range(len(sim.device)):
-            if actions[d] != kinds or d == given_unit or not is_idle(sim, d):
+            if actions[d] != kinds or d == given or not is_idle(sim, d):
                 continue
             for k in range(kinds):
                 if runs_here(sim, left, k, d):
-                    index = _index(
-                        sim,
-                        state,
-                        weights[state.group[d], k],
-                        d,
-                        k,
-                        idle - chosen - 1,
-                        soon,
-                        locked,
-                        crowd,
-                    )
+                    own, others = weights[state.group[d], k], idle - chosen - 1
+                    index = _index(sim, state, own, d, k, others, soon, locked, crowd)
                     if index > best:
                         unit, kind, best = d, k, index
         if unit < 0 or (best <= 0.0 and (chosen > 0 or next_time(sim) < np.inf)):
             break
         actions[unit] = kind
-        taken = min(left[kind], batch_limit(sim, kind, unit))
-        left[kind] -= taken
-        left[kinds + kind] += 1
-        crowd -= taken
+        crowd -= _take(sim, left, unit, kind)
         chosen += 1
     for d in range(len(sim.device)):
         if actions[d] == kinds and is_idle(sim, d):
             actions[d] = _wait(sim, state, actions, d)
+
+
+@njit_inline
+def _take(sim: Sim, left: IntArray, d: int, kind: int) -> int:
+    """Take a batch of a kind for a unit; return the number of its tasks."""
+    taken = min(left[kind], batch_limit(sim, kind, d))
+    left[kind] -= taken
+    left[len(sim.kind) + kind] += 1
+    return int(taken)
 
 
 @njit_inline
@@ -376,9 +364,8 @@ def _index(
     units = len(sim.device)
     left, batch = state.scratch[kind], batch_limit(sim, kind, d)
     fill, queue = min(left, batch) / batch, min(left, 20) / 10.0
-    age = (sim.world[0].now - sim.job[sim.inst[pool_top(sim, kind)].job].arrival) / (
-        10.0 * state.config[0].span
-    )
+    arrival = sim.job[sim.inst[pool_top(sim, kind)].job].arrival
+    age = (sim.world[0].now - arrival) / (10.0 * state.config[0].span)
     held = locked / units
     estimate = state.estimate[0] if len(state.estimate) > 0 else 0.5
     score = (

@@ -126,11 +126,8 @@ def load_state(sim: Sim, state: StepState, sampler: FutureSampler, ahead: int) -
 
     The last `ahead` of these jobs are still to arrive.
     """
-    blank, here, here_state = (
-        sim_of(sampler.tables, BLANK),
-        sim_of(sampler.tables, PRESENT),
-        state_of(sampler.tables, PRESENT),
-    )
+    blank, here = sim_of(sampler.tables, BLANK), sim_of(sampler.tables, PRESENT)
+    here_state = state_of(sampler.tables, PRESENT)
     tasks = len(sim.task) - 1
     room, last = len(sampler.place), sim.world[0].next_arrival
     if sampler.cursor[0].oldest > last:
@@ -229,12 +226,11 @@ def _moved(sim: Sim, instance: int, oldest: int, place: IntArray, tasks: int) ->
 def _link(sim: Sim, here: Sim, oldest: int, live: int, place: IntArray, tasks: int) -> None:
     """Copy batches, queues and units, with the numbers of the copies."""
     for i in range(live * tasks):
-        if here.inst[i].partner >= 0:
-            here.inst[i].partner = (
-                _moved(sim, here.inst[i].partner, oldest, place, tasks)
-                if _is_here(sim, here.inst[i].partner)
-                else -1
-            )
+        partner = here.inst[i].partner
+        if partner >= 0:
+            present = sim.job[sim.inst[partner].job].state == JOB_HERE
+            moved = _moved(sim, partner, oldest, place, tasks) if present else -1
+            here.inst[i].partner = moved
     for k in range(len(sim.kind)):
         here.kind[k].ready = sim.kind[k].ready
         for j in range(sim.kind[k].ready):
@@ -284,11 +280,6 @@ def _load_transfers(sim: Sim, here: Sim, oldest: int, place: IntArray, tasks: in
         here.flow[k].active = k
         here.flow[k].consumer = _moved(sim, sim.flow[f].consumer, oldest, place, tasks)
     here.world[0].flows = moving
-
-
-@njit_inline
-def _is_here(sim: Sim, instance: int) -> bool:
-    return bool(sim.job[sim.inst[instance].job].state == JOB_HERE)
 
 
 # -- sampled future ------------------------------------------------------------------

@@ -99,7 +99,7 @@ def network_of_model(model: Model) -> TrainedNetwork:
 def _with_new_features(
     network: Network, observation: dict[str, Any]
 ) -> tuple[Network, dict[str, Any]]:
-    """Add features of pairs that came later than a network; it does not heed them."""
+    """Add features of pairs that came later than a network; it ignores them."""
     known, given = list(PAIR_FEATURES), observation.get("features")
     size = int(network.sizes[0])
     new = len(known) - size

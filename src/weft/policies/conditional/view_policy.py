@@ -17,7 +17,7 @@ from weft.model.columns import IntArray
 from weft.model.conditional_stream import Arrivals, ConditionalStream, ProbabilityDrift
 from weft.policies.conditional.evaluate import WINDOW
 from weft.policies.conditional.rules import RULES, ConditionalRule, choose_one
-from weft.policies.rules import task_kinds
+from weft.policies.rules import per_instance, task_kinds
 from weft.sim.kernel.tables import JOB_AHEAD, JOB_HERE, make_sim
 from weft.sim.renumbering import Renumbering
 from weft.sim.vector.batch import StepOptions, make_state
@@ -39,8 +39,7 @@ class UnitPolicy:
     _moment: object  # of the last choice
 
     def _begin_units(self, workload: Workload) -> None:
-        kinds = task_kinds(workload)
-        self._kind = np.concatenate([np.zeros(0, np.int64), *(kinds[t] for t in workload.template)])
+        self._kind = per_instance(workload, task_kinds(workload))
         self._batch = np.asarray(workload.cluster.batch, np.int64).copy()
         self._limit = workload.batch_limit
         self._members = [[] for _ in range(workload.cluster.p)]

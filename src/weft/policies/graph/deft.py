@@ -134,6 +134,16 @@ def useful_copy(sim: Sim, instance: int, d: int) -> int:
     return last if _copy_finish(sim, last, d, now) < latest else NONE
 
 
+@njit_noalloc
+def commit_choice(sim: Sim, instance: int, d: int) -> None:
+    """Commit a task, with a copy of a parent ahead of it if there is room and it helps."""
+    copy = useful_copy(sim, instance, d) if sim.world[0].copies == 1 else NONE
+    if copy == NONE:
+        commit(sim, instance, d)
+    else:
+        commit_with_copy(sim, instance, d, copy)
+
+
 @njit_inline
 def dispatch(sim: Sim, buffers: PlacementBuffers) -> None:
     """Place the ready instances in their order.
@@ -274,7 +284,7 @@ class DeftPolicy:
         return [Decision(*row) for row in rows]
 
     def _place(self) -> None:
-        _dispatch(self._tables.sim, self._buffers)
+        dispatch(self._tables.sim, self._buffers)
 
     def live(self, sim: Sim) -> int:
         """Make all decisions of a simulation in compiled code; the same ones as `decide`."""
@@ -288,11 +298,6 @@ def _moment_of(view: View) -> tuple[object, ...]:
     """
     ended = int(np.count_nonzero(~np.isnan(view.finished_at))) + sum(map(len, view.copies.values()))
     return view.now, ended, view.jobs.tobytes(), view.pace.tobytes()
-
-
-@njit_noalloc
-def _dispatch(sim: Sim, buffers: PlacementBuffers) -> None:
-    dispatch(sim, buffers)
 
 
 @njit_noalloc

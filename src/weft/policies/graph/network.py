@@ -29,8 +29,8 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.policies.conditional.networks import Network, Numbers, arrays_of, network_of
 
-WIDTH = 8
-"""Numbers in an embedding or a summary."""
+WIDTH, HIDDEN = 8, 16
+"""Numbers in an embedding or a summary, and units of hidden layers."""
 
 TASK_FEATURES = {"decima": 4, "lachesis": 9}
 """Number of the features of `task_features` that each kind reads, from the first on."""
@@ -75,7 +75,7 @@ class GraphNetwork(NamedTuple):
     score: Network
 
 
-def layer_sizes(kind: str, *, hidden: int = 16, width: int = WIDTH) -> dict[str, list[int]]:
+def layer_sizes(kind: str) -> dict[str, list[int]]:
     """Return the sizes of the layers of each part.
 
     Examples
@@ -87,16 +87,16 @@ def layer_sizes(kind: str, *, hidden: int = 16, width: int = WIDTH) -> dict[str,
         raise InvalidInput(
             f"a graph network of kind '{kind}' is not known; known: {', '.join(SEEN)}"
         )
-    inner = [width, hidden, width]
+    inner = [WIDTH, HIDDEN, WIDTH]
     return {
-        "prepare": [TASK_FEATURES[kind], hidden, width],
+        "prepare": [TASK_FEATURES[kind], HIDDEN, WIDTH],
         "message": inner,
         "update": inner,
-        "job_message": [2 * width, hidden, width],
+        "job_message": [2 * WIDTH, HIDDEN, WIDTH],
         "job_update": inner,
         "all_message": inner,
         "all_update": inner,
-        "score": [SEEN[kind] + 3 * width, 2 * hidden, hidden, 1],
+        "score": [SEEN[kind] + 3 * WIDTH, 2 * HIDDEN, HIDDEN, 1],
     }
 
 
@@ -105,18 +105,19 @@ def graph_network_of(arrays: Mapping[str, Numbers]) -> GraphNetwork:
 
     See `weft.policies.conditional.networks.network_of`.
     """
-    strangers = sorted({name.split(".")[0] for name in arrays} ^ set(GraphNetwork._fields))
-    if strangers:
-        raise InvalidInput(f"graph network: parts missing or not known: {', '.join(strangers)}")
-    parts = []
-    for part in GraphNetwork._fields:
-        own = {
-            name[len(part) + 1 :]: array
-            for name, array in arrays.items()
-            if name.split(".")[0] == part
-        }
-        parts.append(network_of(_with_input(own, part), units=1, actions=_outputs(own, part)))
-    network = GraphNetwork(*parts)
+    named: dict[str, dict[str, Numbers]] = {}
+    for name, array in arrays.items():
+        part, _, rest = name.partition(".")
+        named.setdefault(part, {})[rest] = array
+    differ = sorted(set(named) ^ set(GraphNetwork._fields))
+    if differ:
+        raise InvalidInput(f"graph network: parts missing or not known: {', '.join(differ)}")
+    network = GraphNetwork(
+        *(
+            network_of(_with_input(own, part), units=1, actions=_outputs(own, part))
+            for part, own in ((part, named[part]) for part in GraphNetwork._fields)
+        )
+    )
     _check_joints(network)
     return network
 
@@ -153,17 +154,10 @@ def _outputs(own: Mapping[str, Numbers], part: str) -> int:
 
 def _check_joints(network: GraphNetwork) -> None:
     width = int(network.prepare.sizes[-1])
-    inner = (
-        network.message,
-        network.update,
-        network.job_update,
-        network.all_message,
-        network.all_update,
-    )
-    fits = all((one.sizes[0], one.sizes[-1]) == (width, width) for one in inner)
-    fits = fits and (network.job_message.sizes[0], network.job_message.sizes[-1]) == (
-        2 * width,
-        width,
+    wide = {"prepare": int(network.prepare.sizes[0]), "job_message": 2 * width}
+    fits = all(
+        (one.sizes[0], one.sizes[-1]) == (wide.get(part, width), width)
+        for part, one in zip(GraphNetwork._fields[:-1], network[:-1], strict=True)
     )
     if not fits or network.score.sizes[-1] != 1 or network.score.sizes[0] <= 3 * width:
         raise InvalidInput(

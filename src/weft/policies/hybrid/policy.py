@@ -14,6 +14,7 @@ from weft.model import Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.policies.hybrid.duration_process import DurationProcess
 from weft.policies.policy import POLICIES
+from weft.policies.rules import per_instance, task_kinds
 from weft.sim.renumbering import Renumbering
 from weft.sim.view import Decision, View
 
@@ -70,7 +71,7 @@ class HybridPolicy:
         self._fits = [np.isfinite(seconds) for seconds in estimates]
         ones = [np.where(fits, 1.0, np.inf) for fits in self._fits]
         self._estimates = estimates if self._given is None else ones
-        self._group = _task_kinds(workload)
+        self._group = per_instance(workload, task_kinds(workload))
         self._rows = self._inputs(workload, estimates)
         self._centre = np.zeros((len(kinds), workload.instances))
         self._version = np.full((len(kinds), workload.instances), -1, np.int64)
@@ -96,13 +97,12 @@ class HybridPolicy:
         if self._features is None:
             shortest = [np.maximum(s.min(axis=1, initial=np.inf), LEAST) for s in estimates]
             finite = [np.where(np.isfinite(s), s, 1.0) for s in shortest]
-            per_job = [finite[t] for t in self._template.tolist()]
-            return np.concatenate([np.zeros(0), *per_job])[:, None]
+            return per_instance(workload, finite)[:, None]
         rows = np.asarray(self._features(workload), float)
         if len(rows) != workload.instances:
             raise InvalidInput(
                 f"policy '{self.name}' got {len(rows)} rows of features "
-                f"for {workload.instances} tasks"
+                f"for {workload.instances} tasks; give one row per task"
             )
         return rows
 
@@ -196,9 +196,8 @@ class HybridPolicy:
         for k, model in enumerate(self._models):
             stale = ready[self._version[k, ready] != model.observed]
             if len(stale):
-                self._centre[k, stale] = model.predict_rows(self._rows[stale], self._group[stale])[
-                    0
-                ]
+                rows, groups = self._rows[stale], self._group[stale]
+                self._centre[k, stale], _ = model.predict_rows(rows, groups)
                 self._version[k, stale] = model.observed
         factor = np.exp(self._centre[:, ready])[self._kind].T
         up = np.isfinite(view.pace)
@@ -243,16 +242,6 @@ def _alike(columns: FloatArray) -> IntArray:
     """(p,) a number per device, equal for equal columns."""
     found = np.unique(columns, axis=1, return_inverse=True)[1]
     return np.asarray(found, np.int64).ravel()
-
-
-def _task_kinds(workload: Workload) -> IntArray:
-    """(instances,) the number of each task's kind."""
-    number = {kind: k for k, kind in enumerate(workload.kinds)}
-    kinds = [
-        np.array([number[kind] for kind in p.workflow.kinds], np.int64)[p.workflow.kind]
-        for p in workload.problems
-    ]
-    return np.concatenate([np.zeros(0, np.int64), *(kinds[t] for t in workload.template.tolist())])
 
 
 @POLICIES.register("hybrid", family="learned durations")

@@ -9,7 +9,6 @@
 - `switch`: network that decides whether to keep the incumbent
 - `shrinkage`: network that decides how far observed durations are trusted
 - `portfolio`: several plans, of which the best is followed
-- `resuming`: the state of a portfolio in a saved session
 - `prices`: prices of the seconds of devices in streams
 - `policy`: the policies
 - `static_heft`: HEFT, planned once per job
@@ -24,7 +23,6 @@ __all__ = [
     "policy",
     "portfolio",
     "prices",
-    "resuming",
     "shrinkage",
     "state",
     "static_heft",

@@ -10,7 +10,7 @@ from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import batch_growth, task_of
 from weft.sim.kernel.tables import Sim
 
-_MOST = 1.5
+LARGEST_RATIO = 1.5
 """Largest logarithm of observed / estimated that counts: the speed may have changed meanwhile."""
 
 
@@ -75,13 +75,35 @@ def _learn_from(sim: Sim, plan: PlanState, x: int) -> None:
         return
     if not 0.0 < estimate < np.inf or observed <= 0.0:
         return
-    ratio = min(max(np.log(observed / estimate), -_MOST), _MOST)
+    ratio = min(max(np.log(observed / estimate), -LARGEST_RATIO), LARGEST_RATIO)
     for other in range(len(sim.device)):
         if plan.device[other].kind == plan.device[d].kind:
             pair = plan.pair[sim.task[g].kind, other]
             pair.log_sum += ratio
             pair.count += 1.0
             pair.square_sum += ratio * ratio
+
+
+@njit_inline
+def observed_spread(plan: PlanState) -> tuple[float, float, float, float, float]:
+    """Summarise log(observed / estimated duration) over pairs of a task kind and a device kind.
+
+    Return the number of observations, the sum of their squares, the number of pairs, the sum of
+    squares that the means of pairs explain, and the sum of all.
+    """
+    count, square, pairs, means, total = 0.0, 0.0, 0.0, 0.0, 0.0
+    for d in range(len(plan.device)):
+        first = True  # devices of a kind share their observations: they count once
+        for other in range(d):
+            first = first and plan.device[other].kind != plan.device[d].kind
+        if first:
+            for kind in range(len(plan.pair)):
+                pair = plan.pair[kind, d]
+                if pair.count > 0.0:
+                    count, square, pairs = count + pair.count, square + pair.square_sum, pairs + 1.0
+                    means += pair.log_sum * pair.log_sum / pair.count
+                    total += pair.log_sum
+    return count, square, pairs, means, total
 
 
 @njit_inline
@@ -94,10 +116,7 @@ def update_rates(sim: Sim, plan: PlanState) -> None:
 
 @njit_inline
 def expect_ends(sim: Sim, plan: PlanState, overdue: float) -> bool:
-    """Set the expected ends of committed tasks, clear the plan.
-
-    False if all devices are down.
-    """
+    """Set the expected ends of committed tasks; clear the plan. False if all devices are down."""
     now, up = sim.world[0].now, False
     for d in range(len(sim.device)):
         device = plan.device[d]

@@ -7,10 +7,12 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import InvalidInput
 from weft.model import Workload
+from weft.model.columns import IntArray
 from weft.policies.policy import POLICIES
 from weft.policies.replanning.portfolio import (
     MOVES,
@@ -21,7 +23,7 @@ from weft.policies.replanning.portfolio import (
     replan,
     run_by_portfolio,
 )
-from weft.policies.replanning.resuming import portfolio_state, resume_portfolio
+from weft.policies.replanning.state import PAIR
 from weft.policies.replanning.switch import switch_network
 from weft.policies.replanning.weights import WEIGHTS, WeightSets, weights_of, without_job_keys
 from weft.policies.two_stage.q_network import QNetwork
@@ -29,6 +31,10 @@ from weft.sim.kernel.sim_from_view import SimFromView, refuse_choices
 from weft.sim.kernel.tables import READY, Sim
 from weft.sim.renumbering import Renumbering
 from weft.sim.view import Decision, View
+
+_PLACED = ("start", "finish", "device")
+_FOLLOWED = ("followed", "tried", "arrived", "keep")
+"""Fields of the plans and of the portfolio that a saved session has."""
 
 
 class ReplanningPolicy:
@@ -91,7 +97,7 @@ class ReplanningPolicy:
         """Return the plans, the observed durations, and the committed tasks."""
         if self._tables is None or self._portfolio is None:
             return {}
-        return {"tables": self._tables.state(), "plans": portfolio_state(self._portfolio)}
+        return {"tables": self._tables.state(), "plans": _portfolio_state(self._portfolio)}
 
     def resume(self, state: dict[str, Any], numbers: Renumbering) -> None:
         """Go on from a state, after `begin`."""
@@ -99,7 +105,7 @@ class ReplanningPolicy:
             tables = SimFromView(self._workload, copies=self.copies)
             portfolio = self.portfolio(tables.sim)
             tables.resume(state["tables"], numbers)
-            resume_portfolio(portfolio, state["plans"], numbers, state["tables"]["recorded"])
+            _resume_portfolio(portfolio, state["plans"], numbers, state["tables"]["recorded"])
             self._tables, self._portfolio = tables, portfolio
 
     def live(self, sim: Sim) -> int:
@@ -189,6 +195,43 @@ class SwitchPolicy(ReplanningPolicy):
         if max(self.options.moves) == 0:
             self.options = replace(self.options, moves=MOVES)
         self.switch_network, self.margin = switch_network(arrays), margin
+
+
+def _portfolio_state(portfolio: Portfolio) -> dict[str, Any]:
+    """Return the plans and observations of a portfolio."""
+    stack, state = portfolio.stack, portfolio.state[0]
+    return {
+        "placed": {key: stack.inst[key].copy() for key in _PLACED},
+        "group": stack.job["group"].copy(),
+        "pair": {key: stack.pair[key].copy() for key in PAIR.names or ()},
+        "sequence": stack.sequence.copy(),
+        "prior": stack.prior.copy(),
+        **{key: stack.state[key].copy() for key in ("random", "planned", "executions")},
+        **{key: int(state[key]) for key in _FOLLOWED},
+    }
+
+
+def _resume_portfolio(
+    portfolio: Portfolio, state: dict[str, Any], numbers: Renumbering, recorded: IntArray
+) -> None:
+    """Go on from the state of a portfolio; `recorded` are the instances of its executions."""
+    stack = portfolio.stack
+    stay = np.flatnonzero(numbers.instances >= 0)
+    for key in _PLACED:
+        stack.inst[key][:, : len(stay)] = state["placed"][key][:, stay]
+    stack.job["group"][:, : len(numbers.jobs)] = state["group"][:, numbers.jobs]
+    for key, old in state["pair"].items():
+        stack.pair[key][:, : old.shape[1]] = old
+    for m, row in enumerate(state["sequence"]):
+        kept = numbers.of(row[: state["planned"][m, 0]])
+        stack.sequence[m, : len(kept)], stack.state["planned"][m] = kept, len(kept)
+        seen = [i for i in recorded[: state["executions"][m, 0]] if i >= 0]  # without copies
+        observed = numbers.of(seen)
+        stack.state["executions"][m] = len(observed)
+    stack.state["random"], stack.prior[:] = state["random"], state["prior"]
+    for key in _FOLLOWED:
+        portfolio.state[key] = state[key]
+    portfolio.state["arrived"] -= numbers.gone.sum()
 
 
 @POLICIES.register("heft-replanned", family="replanning")

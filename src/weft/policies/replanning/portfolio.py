@@ -30,17 +30,16 @@ from weft.policies.replanning.feedback import (
 from weft.policies.replanning.incumbent import MOVE, adopt, refresh, time_tasks, try_move, undo_move
 from weft.policies.replanning.placement import plan_window, predicted_finish
 from weft.policies.replanning.shrinkage import FEATURES as SPREAD_FEATURES
-from weft.policies.replanning.shrinkage import describe_spread, no_shrinkage_network, prior_of
+from weft.policies.replanning.shrinkage import OUTPUTS, describe_spread, prior_of
 from weft.policies.replanning.state import EARLY_EXIT_FACTOR, PRIOR, PlanState, make_plan, plan_at
 from weft.policies.replanning.switch import (
     FEATURES,
     describe_options,
-    no_switch_network,
     prefers_incumbent,
     transfer_feature,
 )
 from weft.policies.replanning.weights import W
-from weft.policies.two_stage.q_network import Numbers, QNetwork
+from weft.policies.two_stage.q_network import Numbers, QNetwork, empty_network
 from weft.registry import closest
 from weft.sim.kernel.commit import any_idle, commit, is_idle
 from weft.sim.kernel.events import MOMENT, advance
@@ -153,10 +152,10 @@ def make_portfolio(
         weights=np.stack([weights for weights, _ in given]),
         state=state,
         predicted=np.zeros(len(plans), PREDICTION),
-        switch=switch or no_switch_network(),
+        switch=switch or empty_network(1),
         features=np.zeros((2, len(FEATURES)), np.float32),
         move=np.zeros(1, MOVE),
-        shrinkage=shrinkage or no_shrinkage_network(),
+        shrinkage=shrinkage or empty_network(OUTPUTS),
         spread=np.zeros(len(SPREAD_FEATURES), np.float32),
     )
 

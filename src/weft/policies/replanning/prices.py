@@ -29,7 +29,7 @@ STEP = 0.5
 def update_prices(sim: Sim, plan: PlanState) -> bool:
     """Compute the prices again if jobs have arrived; their mean over the devices is 1.
 
-    Return whether prices matter: a job that is alone competes with nobody.
+    Return whether prices matter: a job that is alone does not compete.
     """
     arrived, present = 0, 0
     for j in range(len(sim.job) - 1):

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.policies.replanning.feedback import observed_spread
 from weft.policies.replanning.state import PlanState
 from weft.policies.two_stage.q_network import Numbers, QNetwork, q_network, q_value
 from weft.sim.kernel.jit import njit_noalloc
@@ -51,12 +52,6 @@ def shrinkage_network(arrays: Mapping[str, NDArray[Any]]) -> QNetwork:
     return q_network(arrays, networks=OUTPUTS, features=len(FEATURES))
 
 
-def no_shrinkage_network() -> QNetwork:
-    """Make an empty network, which leaves the numbers as they are."""
-    shapes: tuple[tuple[int, ...], ...] = ((2, 0, 0), (2, 0), (2, 0, 0), (2, 0), (2, 0), (2, 0))
-    return QNetwork(*(np.zeros(shape, np.float32) for shape in shapes))
-
-
 def constant_arrays(priors: tuple[float, float], hidden: int = 1) -> dict[str, Numbers]:
     """Return the arrays of a network with constant outputs.
 
@@ -76,21 +71,11 @@ def constant_arrays(priors: tuple[float, float], hidden: int = 1) -> dict[str, N
 
 @njit_noalloc
 def describe_spread(sim: Sim, plan: PlanState, f: Numbers) -> None:
-    """Fill in the features; devices of a kind share their observations and count once."""
-    count, square, pairs, means, total = 0.0, 0.0, 0.0, 0.0, 0.0
+    """Fill in the features."""
     slowed, p = 0.0, len(plan.device)
     for d in range(p):
         slowed += 1.0 if sim.device[d].pace != 1.0 else 0.0
-        first = True
-        for other in range(d):
-            first = first and plan.device[other].kind != plan.device[d].kind
-        if first:
-            for kind in range(len(plan.pair)):
-                pair = plan.pair[kind, d]
-                if pair.count > 0.0:
-                    count, square, pairs = count + pair.count, square + pair.square_sum, pairs + 1.0
-                    means += pair.log_sum * pair.log_sum / pair.count
-                    total += pair.log_sum
+    count, square, pairs, means, total = observed_spread(plan)
     again = count - pairs
     f[FEATURE.observed], f[FEATURE.repeated] = np.log(1.0 + count) / 5.0, np.log(1.0 + again) / 5.0
     f[FEATURE.pairs], f[FEATURE.total] = pairs / 20.0, np.sqrt(square / max(count, 1.0))

@@ -19,6 +19,7 @@ from weft.policies.replanning.placement import place_task
 from weft.policies.replanning.portfolio import UNLIMITED
 from weft.policies.replanning.state import PlanState, make_plan
 from weft.policies.replanning.weights import weights_of
+from weft.policies.rules import per_instance
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.ranks import upward_rank
 from weft.sim.kernel.sim_from_view import refuse_choices
@@ -46,8 +47,7 @@ class StaticHeft:
         self._inst = self._plan.inst
         ranks = [upward_rank(problem) for problem in workload.problems]
         places = [np.argsort(problem.workflow.order) for problem in workload.problems]
-        rank = np.concatenate([np.zeros(0), *(ranks[t] for t in workload.template)])
-        place = np.concatenate([np.zeros(0, np.int64), *(places[t] for t in workload.template)])
+        rank, place = per_instance(workload, ranks), per_instance(workload, places)
         # Equal ranks in topological order: a task without work ties with its child.
         self._order = np.lexsort((np.arange(len(rank)), place, -rank))
         self._batches = bool((workload.cluster.batch > 1).any())

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from weft.model import Workload
 from weft.model.columns import FloatArray
+from weft.policies.replanning.feedback import observed_spread
 from weft.policies.replanning.state import PlanState
 from weft.policies.two_stage.q_network import Numbers, QNetwork, q_network, q_value
-from weft.sim.kernel.jit import njit_inline, njit_noalloc
+from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.ranks import mean_transfer
 from weft.sim.kernel.tables import JOB_HERE, Sim
 
@@ -49,12 +50,6 @@ FEATURES = SwitchFeatures._fields
 def switch_network(arrays: Mapping[str, NDArray[Any]]) -> QNetwork:
     """Make the network of named arrays."""
     return q_network(arrays, networks=1, features=len(FEATURES))
-
-
-def no_switch_network() -> QNetwork:
-    """Make an empty network, which decides nothing."""
-    shapes: tuple[tuple[int, ...], ...] = ((1, 0, 0), (1, 0), (1, 0, 0), (1, 0), (1, 0), (2, 0))
-    return QNetwork(*(np.zeros(shape, np.float32) for shape in shapes))
 
 
 def transfer_feature(workload: Workload, mean: FloatArray) -> float:
@@ -88,7 +83,7 @@ def describe_options(
     for d in range(p):
         slowed += 1 if 1.0 < sim.device[d].pace < np.inf else 0
         down += 1 if plan.device[d].free == np.inf else 0
-    count, square, bias = observed_squares(plan)
+    count, square, _, bias, _ = observed_spread(plan)
     for option in range(2):
         f = features[option]
         f[FEATURE.keep], f[FEATURE.kept] = option, keep
@@ -103,19 +98,3 @@ def describe_options(
         f[FEATURE.ready] = min(sim.world[0].ready / p, 4.0) / 4.0
         f[FEATURE.devices] = p / 10.0
         f[FEATURE.coming] = later / max(jobs, 1)
-
-
-@njit_inline
-def observed_squares(plan: PlanState) -> tuple[float, float, float]:
-    """Return number and squares of log ratios, and the squares that kinds explain."""
-    count, square, bias = 0.0, 0.0, 0.0
-    for d in range(len(plan.device)):
-        first = True  # devices of a kind share their observations: they count once
-        for other in range(d):
-            first = first and plan.device[other].kind != plan.device[d].kind
-        if first:
-            for kind in range(len(plan.pair)):
-                pair = plan.pair[kind, d]
-                count, square = count + pair.count, square + pair.square_sum
-                bias += pair.log_sum * pair.log_sum / max(pair.count, 1.0)
-    return count, square, bias

@@ -2,10 +2,8 @@
 
 - `residual`: the problem that is left, and sampled futures of it
 - `anneal`: moves over orders and choices of devices
-- `planning`: one decision by search
-- `options`: options of the search
-- `policy`: the policy
-- `table`: the registered policy
+- `planning`: options of the search, and one decision by it
+- `policy`: the policy `search-replanning`
 """
 
-__all__ = ["anneal", "options", "planning", "policy", "residual", "table"]
+__all__ = ["anneal", "planning", "policy", "residual"]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.errors import InvalidInput
 from weft.model import Workload
 from weft.model.columns import IntArray
-from weft.policies.graph.deft import useful_copy
+from weft.policies.graph.deft import commit_choice
+from weft.policies.replanning.feedback import observed_spread
 from weft.policies.replanning.portfolio import Portfolio, advance_to_decision, replan
 from weft.policies.replanning.state import PlanState, plan_at
-from weft.policies.replanning.switch import observed_squares
 from weft.policies.search.anneal import (
     BEST,
     WORK,
@@ -21,9 +23,8 @@ from weft.policies.search.anneal import (
     keep_best,
     make_search_chain,
 )
-from weft.policies.search.options import SearchOptions
 from weft.policies.search.residual import Residual, fill, make_residual
-from weft.sim.kernel.commit import commit, commit_with_copy, is_idle
+from weft.sim.kernel.commit import is_idle
 from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
@@ -46,12 +47,54 @@ LEAST_SPREAD = 0.02
 
 STATE = record(
     "work first_work warmth occupancy haste",
-    "futures copies planned_copies job_moves pinned imagined window kept known arrived gone",
+    "futures planned_copies job_moves pinned imagined window kept arrived gone",
 )
-# placements per event, and when a job has arrived; warmth, occupancy, haste: see `anneal`; copies:
-# 1 if tasks are committed with copies; planned_copies: 1 if plans have them; kept: tasks of the
-# incumbent; known: 1 if there is one; arrived: jobs when it was made; gone: jobs
-# that have left the tables
+# The first ones are `SearchOptions`. kept: tasks of the incumbent; arrived: jobs when it was made;
+# gone: jobs that have left the tables
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """Options of a search at every event.
+
+    Parameters
+    ----------
+    work : placements of tasks per event, in all futures together; 10,000 take about 1 ms
+    first_work : the same when a job has arrived
+    futures : the expected future and sampled ones, in which a plan is judged; while durations are
+        as estimated, the expected one alone
+    warmth : first temperature of the annealing, as a share of the value; 0: no plan gets worse
+    copies : whether a device may run a parent again instead of waiting for its data
+    planned_copies : whether plans have such copies too; else tasks get them when they start
+    occupancy : in streams, the value of a second of a device for the jobs that will come: the
+        share of the devices times so many jobs that wait a second longer
+    job_moves : whether to try each job ahead of all others, behind them, and ahead of each other
+        one
+    pinned : whether tasks start the search on the device of the plan, not on that of the earliest
+        finish; a placement takes less work then
+    imagined : jobs that will come in the futures of a stream, twins of those that have arrived, at
+        the observed rate
+    haste : weight of the mean finish of the tasks, beside the end of a job
+    """
+
+    work: float = 8_000.0
+    first_work: float = 200_000.0
+    futures: int = 1
+    warmth: float = 0.0
+    copies: bool = True
+    planned_copies: bool = False
+    occupancy: float = 0.0
+    haste: float = 0.0
+    job_moves: bool = False
+    pinned: bool = False
+    imagined: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range."""
+        for name in ("work", "first_work", "futures", "warmth", "occupancy", "haste", "imagined"):
+            value, least = getattr(self, name), 1 if name == "futures" else 0
+            if not least <= value < 1e15:
+                raise InvalidInput(f"{name} is {value}; it must be a finite number from {least}")
 
 
 class IncumbentSearch(NamedTuple):
@@ -116,19 +159,13 @@ def resume_search(search: IncumbentSearch, state: dict[str, Any], numbers: Renum
 
 
 @njit_noalloc
-def choose_by_search(sim: Sim, portfolio: Portfolio, search: IncumbentSearch) -> None:
-    """Plan, improve the better of the plan and the incumbent, and fill in `search.first`."""
-    search_from(sim, portfolio, search, replan(sim, portfolio))
-
-
-@njit_noalloc
 def search_from(sim: Sim, portfolio: Portfolio, search: IncumbentSearch, m: int) -> None:
-    """Improve the better of a plan and the incumbent, and fill in `search.first`."""
+    """Improve the better of plan `m` and the incumbent; fill in `search.first`."""
     state, left, chain = search.state[0], search.left, search.chain
     plan, makespan = plan_at(portfolio.stack, m), portfolio.state[0].makespan == 1
     for d in range(len(search.first)):
         search.first[d] = plan.device[d].first
-    count, square, bias = observed_squares(plan)
+    count, square, _, bias, _ = observed_spread(plan)
     spread = np.sqrt(max(square - bias, 0.0) / max(count, 1.0))
     futures = state.futures if spread > LEAST_SPREAD else 1
     if plan.state[0].planned < 2 or plan.state[0].planned * len(sim.device) > SEARCH_CELLS:
@@ -351,12 +388,8 @@ def run_by_search(sim: Sim, portfolio: Portfolio, search: IncumbentSearch) -> in
         answer = advance_to_decision(sim, portfolio)
         if answer != MOMENT:
             return answer
-        choose_by_search(sim, portfolio, search)
+        search_from(sim, portfolio, search, replan(sim, portfolio))
         for d in range(len(sim.device)):
             i = search.first[d]
             if i >= 0 and sim.inst[i].status == READY and is_idle(sim, d):
-                copy = useful_copy(sim, i, d) if search.state[0].copies == 1 else NONE
-                if copy == NONE:
-                    commit(sim, i, d)
-                else:
-                    commit_with_copy(sim, i, d, copy)
+                commit_choice(sim, i, d)

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from functools import partial
 from typing import Any
 
+from weft.arguments import shown
+from weft.errors import InvalidInput
+from weft.formats.model_file import Model, Numbers
+from weft.formats.parsing.record import Record
 from weft.model import Workload
 from weft.policies.graph.deft import useful_copy
+from weft.policies.policy import POLICIES, bundled_policy, register_kind
 from weft.policies.replanning.policy import ReplanningPolicy
-from weft.policies.replanning.portfolio import PlanOptions, Portfolio
-from weft.policies.replanning.weights import WeightSets
-from weft.policies.search.options import SearchOptions
+from weft.policies.replanning.portfolio import WINDOW, PlanOptions, Portfolio, replan
+from weft.policies.replanning.shrinkage import shrinkage_network
+from weft.policies.replanning.weights import WEIGHTS, WeightSets
 from weft.policies.search.planning import (
     IncumbentSearch,
-    choose_by_search,
+    SearchOptions,
     make_search,
     resume_search,
     run_by_search,
+    search_from,
     search_state,
 )
 from weft.sim.kernel.tables import READY, Sim
 from weft.sim.renumbering import Renumbering
 from weft.sim.view import Decision, View
+
+SEARCH = "search"
+PRICE = 0.5
+"""Weight of the prices of devices while several jobs are present."""
+HEFT = {"trust": 1.0, "overdue": 0.3}
+"""HEFT with observed durations, beside the tuned weights of `portfolio`."""
+PLANS = PlanOptions(window=WINDOW, affinity=True, early_exit=False)
 
 
 class SearchPolicy(ReplanningPolicy):
@@ -84,10 +100,67 @@ class SearchPolicy(ReplanningPolicy):
         """Return decisions for the tasks that the plan starts now and that can start."""
         if self._search is None:
             self._search = self._make_search(sim, portfolio)
-        choose_by_search(sim, portfolio, self._search)
+        search_from(sim, portfolio, self._search, replan(sim, portfolio))
         status, found = sim.inst["status"], []
         for d, i in enumerate(self._search.first.tolist()):
             if i >= 0 and view.idle[d] and status[i] == READY:
                 copy = int(useful_copy(sim, i, d)) if self.copies else -1
                 found.append(Decision(i, d, copy))
         return found
+
+
+def make_search_policy(
+    name: str, *, price: float = PRICE, shrinkage: Mapping[str, Numbers], **search: Any
+) -> SearchPolicy:
+    """Make a search policy that starts from the plans of `portfolio` and from HEFT.
+
+    `shrinkage` holds the arrays of the network that decides how far observed durations are
+    trusted; `search` are options of the search.
+    """
+    portfolio = bundled_policy("portfolio")
+    assert isinstance(portfolio, ReplanningPolicy)
+    sets = [dict(zip(WEIGHTS, weights.tolist(), strict=True)) for weights in portfolio.sets]
+    weights = [{**given, "price": price} for given in (*sets, HEFT)]
+    policy = SearchPolicy(name, weights, PLANS, SearchOptions(**search))
+    policy.shrinkage_network = shrinkage_network(shrinkage)
+    return policy
+
+
+def search_model(
+    name: str,
+    about: str,
+    arrays: Mapping[str, Numbers],
+    *,
+    training: Mapping[str, Any] | None = None,
+    **search: Any,
+) -> Model:
+    """Return a search policy with its network as a model to be written."""
+    settings, own = asdict(SearchOptions(**search)), training or {}
+    return Model(
+        name=name, kind=SEARCH, about=about, settings=settings, arrays=arrays, training=own
+    )
+
+
+@register_kind(SEARCH)
+def search_of(model: Model) -> SearchPolicy:
+    """Build a search policy from its model."""
+    settings = Record(dict(model.settings))
+    settings.only([option.name for option in fields(SearchOptions)])
+    options: dict[str, Any] = {}
+    for option in fields(SearchOptions):
+        if option.name not in settings:
+            continue
+        value, wanted = settings.raw(option.name), type(option.default)
+        if type(value) is not wanted and not (wanted is float and type(value) is int):
+            raise InvalidInput(
+                f"{option.name} is {shown(value)}; it must be like {shown(option.default)}"
+            )
+        options[option.name] = value
+    return make_search_policy(model.name, shrinkage=model.arrays, **options)
+
+
+POLICIES.register(
+    "search-replanning",
+    family="search",
+    summary="Search from the best of several plans at every event, with copies and prices.",
+)(partial(bundled_policy, "search-replanning"))

@@ -23,10 +23,9 @@ from weft.sim.kernel.records import record
 from weft.sim.kernel.tables import DONE, JOB_AHEAD, READY, WAITING, Sim, Table
 from weft.sim.order_moves import below, uniform
 
-SIZE = record("now occupancy haste", "tasks real futures jobs present copies")
-"""Time; value of a second of a device and of the mean finish of a task, see `anneal`; tasks left,
-those of jobs present, futures in use, jobs whose ends count, those present, and 1 if plans have
-copies of parents."""
+SIZE = record("now haste", "tasks real futures jobs present copies")
+"""Time; value of the mean finish of a task, see `anneal`; tasks left, those of jobs present,
+futures in use, jobs whose ends count, those present, and 1 if plans have copies of parents."""
 
 
 class Residual(NamedTuple):
@@ -48,7 +47,6 @@ class Residual(NamedTuple):
     job: IntArray  # (tasks,) whose end counts; 0 for all if the makespan is the aim
     job_number: IntArray  # (jobs,)
     random: np.ndarray  # (1,) uint64
-    ended: FloatArray  # (p,) storage: seconds that running tasks have left
     price: FloatArray  # (p,) value of a second of each device, in seconds of a job
     others: FloatArray  # (K, tasks, p) arrival without the last outside parent,
     again: FloatArray  # (tasks, p) seconds of that parent there, inf if it cannot run there,
@@ -84,7 +82,6 @@ def make_residual(
         job=np.zeros(n, np.int64),
         job_number=np.full(workload.jobs, NONE),
         random=np.array([(2 * seed + 1) * 0x9E3779B97F4A7C15 % 2**64 | 1], np.uint64),
-        ended=np.zeros(p),
         price=np.zeros(p),
         others=np.zeros((k, n, p)),
         again=np.full((n, p), np.inf),

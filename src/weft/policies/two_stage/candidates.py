@@ -50,7 +50,8 @@ def next_decision(sim: Sim, portfolio: Portfolio, candidates: Candidates) -> int
         if enumerate_candidates(sim, portfolio, candidates):
             return MOMENT
         plan = plan_at(portfolio.stack, portfolio.state[0].followed)
-        busy, power, before = _busy_share(sim), _power_share(sim, plan), sim.world[0].now
+        before = sim.world[0].now
+        busy, power = _busy_shares(sim, plan)
         answer = advance(sim)
         _reward_time(sim, plan, candidates, sim.world[0].now - before, busy, power)
         if answer != MOMENT:
@@ -82,10 +83,7 @@ def _list_ready(sim: Sim, portfolio: Portfolio, candidates: Candidates) -> None:
 def begin_moment(
     sim: Sim, portfolio: Portfolio, candidates: Candidates, ready: int, idle: int
 ) -> None:
-    """Start with a task decision.
-
-    `candidates.ready` and `candidates.idle` are filled in.
-    """
+    """Start with a task decision; `candidates.ready` and `candidates.idle` are filled in."""
     state = candidates.state[0]
     state.stage, state.ready, state.idle, state.busy, state.jobs = TASK, ready, idle, 0, 0
     for d in range(len(sim.device)):
@@ -140,10 +138,7 @@ def _drop_committed(sim: Sim, candidates: Candidates) -> None:
 
 @njit_noalloc
 def enumerate_candidates(sim: Sim, portfolio: Portfolio, candidates: Candidates) -> bool:
-    """Fill in the candidates, by the plan that is followed.
-
-    False if nothing is left to decide.
-    """
+    """Fill in the candidates by the plan that is followed; False if nothing is left to decide."""
     state, followed = candidates.state[0], portfolio.state[0].followed
     _drop_committed(sim, candidates)
     if state.ready == 0 or state.idle == 0:
@@ -296,10 +291,7 @@ def _seconds_there(sim: Sim, plan: PlanState, i: int, d: int) -> float:
 
 @njit_inline
 def _finish_there(sim: Sim, plan: PlanState, i: int, d: int) -> float:
-    """Return the finish of a task that starts on a device now.
-
-    `compute_arrivals` goes before.
-    """
+    """Return the finish of a task that starts on a device now; after `compute_arrivals`."""
     return float(max(sim.world[0].now, plan.arrival[d]) + _seconds_there(sim, plan, i, d))
 
 
@@ -342,19 +334,13 @@ def _path(sim: Sim, plan: PlanState, j: int) -> float:
 
 
 @njit_inline
-def _busy_share(sim: Sim) -> float:
-    busy = 0
-    for d in range(len(sim.device)):
-        busy += 1 if sim.device[d].running >= 0 else 0
-    return busy / len(sim.device)
-
-
-@njit_inline
-def _power_share(sim: Sim, plan: PlanState) -> float:
-    power = 0.0
-    for d in range(len(plan.device)):
-        power += plan.device[d].power if sim.device[d].running >= 0 else 0.0
-    return power / len(plan.device)
+def _busy_shares(sim: Sim, plan: PlanState) -> tuple[float, float]:
+    """Return the share of the devices that run a task, and their share of the power."""
+    p, busy, power = len(sim.device), 0, 0.0
+    for d in range(p):
+        if sim.device[d].running >= 0:
+            busy, power = busy + 1, power + plan.device[d].power
+    return busy / p, power / p
 
 
 @njit_inline

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.model.columns import IntArray
-from weft.policies.graph.deft import useful_copy
+from weft.policies.graph.deft import commit_choice
 from weft.policies.replanning.portfolio import Portfolio
 from weft.policies.two_stage.candidates import apply, next_decision
 from weft.policies.two_stage.decision import DEVICE, FEATURES, OF_TASK, Candidates
 from weft.policies.two_stage.q_network import QNetwork, q_network, q_value
-from weft.sim.kernel.commit import commit, commit_with_copy
 from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.tables import Sim
@@ -27,10 +26,7 @@ def stage_networks(arrays: Mapping[str, NDArray[Any]]) -> QNetwork:
 
 @njit_noalloc
 def planned_choice(candidates: Candidates) -> int:
-    """Return the candidate of the plan: the most urgent planned task.
-
-    Without one the last.
-    """
+    """Return the candidate of the plan: the most urgent planned task; without one, the last."""
     count, item = candidates.state[0].count, candidates.item
     best, highest = count - 1, -np.inf
     for c in range(count):
@@ -73,10 +69,7 @@ def demonstrated_choice(candidates: Candidates, first: IntArray) -> int:
 
 @njit_noalloc
 def greedy_choice(network: QNetwork, candidates: Candidates, margin: float) -> int:
-    """Return the candidate with the highest value.
-
-    The planned one, unless another one is better by more than the margin.
-    """
+    """Return the planned candidate, or the best one if it is better by more than `margin`."""
     planned, state = planned_choice(candidates), candidates.state[0]
     highest = q_value(network, state.stage, candidates.feature[planned]) + margin
     best = planned
@@ -101,13 +94,3 @@ def run_by_values(
         task, device = apply(candidates, greedy_choice(network, candidates, margin))
         if device >= 0:
             commit_choice(sim, task, device)
-
-
-@njit_noalloc
-def commit_choice(sim: Sim, task: int, device: int) -> None:
-    """Commit a task, with a copy of a parent ahead of it if there is room and it helps."""
-    copy = useful_copy(sim, task, device) if sim.world[0].copies == 1 else -1
-    if copy >= 0:
-        commit_with_copy(sim, task, device, copy)
-    else:
-        commit(sim, task, device)

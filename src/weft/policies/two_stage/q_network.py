@@ -53,9 +53,16 @@ def q_network(arrays: Mapping[str, NDArray[Any]], *, networks: int, features: in
     return QNetwork(**parts, space=np.zeros((2, h), np.float32))
 
 
+def empty_network(networks: int) -> QNetwork:
+    """Make networks without hidden units, which decide nothing."""
+    n = networks
+    shapes: tuple[tuple[int, ...], ...] = ((n, 0, 0), (n, 0), (n, 0, 0), (n, 0), (n, 0), (2, 0))
+    return QNetwork(*(np.zeros(shape, np.float32) for shape in shapes))
+
+
 @njit_noalloc
 def q_value(network: QNetwork, which: int, feature: Numbers) -> float:
-    """The value of one candidate."""
+    """Return the value of one candidate."""
     first, second = network.space[0], network.space[1]
     layer(feature, network.w1[which], network.b1[which], first, False)
     layer(first, network.w2[which], network.b2[which], second, True)
