@@ -9,11 +9,13 @@ from functools import partial
 
 import pytest
 
+import weft
 from weft.runtime.backends.ray.leading_imports import (
     LeadingImport,
     leading_imports,
     make_leading_imports,
 )
+from weft.runtime.inputs.promises import Body
 
 
 def first_of_all(value):
@@ -64,6 +66,8 @@ ALL = [
     [
         (first_of_all, ALL),
         (partial(partial(first_of_all), 3), ALL),
+        (Body(weft.task(first_of_all)), ALL),
+        (Body(weft.task(partial(first_of_all, 3))), ALL),
         (with_cell, ALL[:1]),
         (after_something, []),  # the variable may be one that the module reads
         (perhaps, []),

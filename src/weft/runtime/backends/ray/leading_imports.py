@@ -13,6 +13,8 @@ from functools import partial
 from types import FunctionType
 from typing import Any, NamedTuple
 
+from weft.runtime.inputs.promises import Body
+
 PARTS = frozenset(
     {
         *("RESUME", "NOP", "MAKE_CELL", "COPY_FREE_VARS"),  # the beginning of a function
@@ -72,7 +74,7 @@ def make_leading_imports(function: Any) -> None:
 
 
 def _plain(function: Any) -> Any:
-    """Return the function itself, without arguments that are bound to it; None: it has no code."""
-    while isinstance(function, partial):
-        function = function.func
+    """Return the function itself, without `weft.task` and bound arguments; None: it has no code."""
+    while isinstance(function, partial | Body):
+        function = function.func if isinstance(function, partial) else function.task.function
     return function if isinstance(function, FunctionType) else None
