@@ -152,7 +152,7 @@ def read_changes(changes: Change | str | Sequence[Change | str]) -> tuple[Change
     several = isinstance(changes, Sequence) and not isinstance(changes, str)
     listed: Sequence[Any] = changes if several else [changes]  # type: ignore[assignment]
     if not listed:
-        raise InvalidInput("no change is given; give at least one, such as 'add 1xA100'")
+        raise InvalidInput("no change is given; give at least one change, such as 'add 1xA100'")
     for change in listed:
         if not isinstance(change, str) and not callable(getattr(change, "apply", None)):
             raise InvalidInput(
