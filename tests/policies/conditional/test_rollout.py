@@ -112,8 +112,8 @@ def test_with_the_real_future_a_rollout_costs_as_much_as_the_run(waiting, steps,
     # A simulation of the same jobs only.
     alone = stepped(waiting, (arrival[: arrived + AHEAD], outcome[: arrived + AHEAD]), steps)
     actions = np.zeros((1, 4), np.int64)
-    network = None if base is None else read_network(base)
-    player, spare = make_proposer(network.network, alone), np.zeros(4, np.int64)
+    network = None if base is None else read_network(base).network
+    player, spare = make_proposer(network, alone), np.zeros(4, np.int64)
     load_index().choose(alone, actions)
     if base is not None:
         first_actions(alone.tables, player, actions[0])

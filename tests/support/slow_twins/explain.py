@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from weft.model import Problem, Schedule, Trace
 from weft.model.explain import KINDS, Explanation
 from weft.model.network.planned import planned_transfers
-from weft.model.scenario import ALWAYS
 from weft.model.trace import DONE
+from weft.model.workflow import ALWAYS
 
 ORDER = ("input", "branch", "retry", "device", "capacity", "arrival")
 
