@@ -66,15 +66,19 @@ class Case:
         return "right" if found == [self.value] else f"{found} instead of {self.value}"
 
 
-def attack_service(seconds: float, progress: Progress, *, kills: int = 10**9) -> Tally:
+def attack_service(
+    seconds: float, progress: Progress, *, kills: int = 10**9, least: int = 0
+) -> Tally:
     """Run services for some seconds in all, each for a minute; judge every submission.
 
     At most so many `kills` in each: a service whose workers die before they work has no device.
+    Further services follow until `least` processes are killed: a busy machine starts them slowly.
     """
     tally = Tally()
     begin, number = time.monotonic(), 0
-    while (left := begin + seconds - time.monotonic()) > 0:
+    while (left := begin + seconds - time.monotonic()) > 0 or tally.kills < least:
         number += 1
+        left = left if left > 0 else seconds
         killer = Killer("local", KILL_SECONDS[number % 3], number, secrets.token_hex(8), most=kills)
         _one_round(f"service {number}", min(left, ROUND), killer, tally, progress)
     return tally

@@ -16,7 +16,7 @@ import weft
 from tests.report.gantt.test_chart import evil_page
 from tests.support.report_examples import EVIL, diamond, eventful, in_order, layered
 from tests.support.waiting import PATIENCE
-from tests.support.web.browser import CHROMIUM, COLOURS, chromium, settle
+from tests.support.web.browser import CHROMIUM, COLOURS, chromium, patient_context, settle
 from weft.model import Problem, Schedule
 from weft.report.gantt.html import gantt_html
 from weft.report.page import Dag, Facts, Gantts, Section, Table, Text, report_html
@@ -42,7 +42,8 @@ def opened(browser, tmp_path) -> Iterator[Opener]:
     def open_page(html: str, *, width=1200, height=800, dark=False, touch=False, quiet=True) -> Any:
         file = Path(tmp_path) / f"page{len(contexts)}.html"
         file.write_text(html, encoding="utf-8")
-        context = browser.new_context(
+        context = patient_context(
+            browser,
             viewport={"width": width, "height": height},
             color_scheme="dark" if dark else "light",
             has_touch=touch,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.support.web.browser import chromium
+from tests.support.web.browser import chromium, patient_context
 from tests.support.web.server import TOKEN, server_process, serving
 from weft.model import Problem, Workload
 from weft.report.causes.live import draw_live, live_page
@@ -130,7 +130,7 @@ def test_the_policy_lets_the_page_talk_to_its_server_only():
 def test_at_the_end_the_page_holds_what_the_report_holds(browser):
     board, said = LiveBoard(draw_live), []
     trace = scripted(board)
-    with LiveServer(board, live_page()) as server, browser.new_context() as context:
+    with LiveServer(board, live_page()) as server, patient_context(browser) as context:
         page = context.new_page()
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
@@ -153,7 +153,7 @@ def test_the_page_of_a_service_shows_runs_to_their_end(browser, tmp_path):
     gate, errors = tmp_path / "gate", []
     with (
         serving(tmp_path / "serve", page=PageSource(live_page(), draw_live)) as (client, _),
-        browser.new_context() as context,
+        patient_context(browser) as context,
     ):
         page, url = context.new_page(), str(client.base_url).rstrip("/")
         page.on("pageerror", lambda error: errors.append(str(error)))
@@ -178,7 +178,7 @@ def test_the_page_of_a_service_shows_runs_to_their_end(browser, tmp_path):
 
 def test_the_page_recovers_when_the_server_is_killed_and_started_again(browser, tmp_path):
     gate, errors = tmp_path / "gate", []
-    with browser.new_context() as context:
+    with patient_context(browser) as context:
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
         with server_process(tmp_path) as (process, client):

@@ -61,9 +61,8 @@ def test_a_driver_killed_at_any_moment_is_resumed():
 
 
 def test_a_service_under_attack():
-    tally = attack_service(3.0, silent, kills=3)
+    tally = attack_service(3.0, silent, kills=3, least=1)
     assert tally.wrong == []
-    assert tally.kills >= 1
     assert tally.right + tally.clear_error == tally.traces_valid == tally.runs > 0
     assert multiprocessing.active_children() == []
 

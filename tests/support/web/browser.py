@@ -139,11 +139,19 @@ def chromium():
         started.close()
 
 
+def patient_context(browser, **options):
+    """Return a context that waits as long as a busy machine takes; Playwright gives up at 30 s."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(1e6)
+    return context
+
+
 @contextmanager
 def listened(browser, said, *, width=1400, dark=False):
     """Open a page in a context of its own; what its console says is added to `said`."""
     touch = width < 600
-    context = browser.new_context(
+    context = patient_context(
+        browser,
         viewport={"width": width, "height": 900},
         color_scheme="dark" if dark else "light",
         has_touch=touch,
