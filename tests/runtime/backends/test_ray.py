@@ -329,7 +329,7 @@ def own_name_too(*names):
 
 
 def test_ray_sees_the_functions_of_the_user_there(beside, monkeypatch):
-    """Ray queues tasks by function: one for all would be placed otherwise than the user's."""
+    """Ray queues tasks and leases workers by function, so one for all would not be the same."""
     graphs, follow = [], OwnTasks.follow
     monkeypatch.setattr(
         OwnTasks, "follow", lambda self, *a: graphs.append(self) or follow(self, *a)

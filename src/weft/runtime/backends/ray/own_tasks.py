@@ -3,9 +3,8 @@
 The tasks run in Ray's worker processes, beside the actors of the devices. The node of a task is its
 device; among several devices of a node, one that was free.
 
-Each function of the user is a remote function of its own. Ray queues tasks and leases workers by
-function: if one remote function ran them all, Ray would place them otherwise than the user's own
-remote functions.
+Each function of the user is a remote function of its own, as in a program for Ray, which queues
+tasks and leases workers by function.
 """
 
 from __future__ import annotations
