@@ -14,3 +14,22 @@
 - `kernel`: the compiled event kernel and the searches that planners and policies share
 - `vector`: many step-wise simulations of a stream, for learning
 """
+
+__all__ = [
+    "cache",
+    "device_state",
+    "instance_tables",
+    "kernel",
+    "lifecycle",
+    "lifecycle_state",
+    "order_moves",
+    "reference",
+    "renumbering",
+    "room",
+    "rule",
+    "simulate",
+    "story",
+    "traffic",
+    "vector",
+    "view",
+]

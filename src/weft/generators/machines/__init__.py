@@ -4,3 +4,5 @@
 - `clusters`: clusters of them, and random ones
 - `costs`: durations that depend on task and device
 """
+
+__all__ = ["catalogue", "clusters", "costs"]

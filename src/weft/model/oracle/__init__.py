@@ -5,3 +5,5 @@
 - `trace_times`: rules about times; `trace_rows`: the rows as the rules read them
 - `consequences`: what a scenario decides, whatever the policy
 """
+
+__all__ = ["consequences", "trace_rows", "trace_rules", "trace_times", "violation"]

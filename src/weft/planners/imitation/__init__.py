@@ -2,3 +2,5 @@
 
 - `deepsched`: a network that imitates HEFT task by task
 """
+
+__all__ = ["deepsched"]

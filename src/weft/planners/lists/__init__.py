@@ -17,3 +17,20 @@ HEFT, CPOP, PEFT and the other combinations are rows of `placements.COMBINATIONS
 - `portfolio`: the best of several
 - `clustering`: clusters along critical parents (TDCA)
 """
+
+__all__ = [
+    "clustering",
+    "common_link",
+    "duplication",
+    "dynamic",
+    "gap_starts",
+    "heft",
+    "insertion",
+    "loading",
+    "lookahead",
+    "numbering",
+    "peft",
+    "placements",
+    "portfolio",
+    "ranks",
+]

@@ -15,3 +15,20 @@
 - `effort`: expected times of the parts of a search
 - `clock`: the time budget
 """
+
+__all__ = [
+    "annealing",
+    "anytime",
+    "clock",
+    "decoder",
+    "duplicating",
+    "effort",
+    "enumeration",
+    "exact",
+    "forward_backward",
+    "genetic",
+    "packed",
+    "team",
+    "warm_start",
+    "weighted_ranks",
+]

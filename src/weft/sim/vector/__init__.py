@@ -5,3 +5,5 @@
 - `state`: options and estimates beside the tables of the kernel
 - `batch`: `StepBatch`, many simulations stepped together
 """
+
+__all__ = ["batch", "observation", "state", "step"]

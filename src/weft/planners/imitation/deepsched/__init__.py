@@ -4,3 +4,5 @@
 - `network`: the network, its file and its forward pass
 - `features`: the inputs of the network
 """
+
+__all__ = ["features", "network", "planner"]
