@@ -85,10 +85,10 @@ def refutes(a: ProblemArrays, heads: FloatArray, tails: FloatArray, target: floa
         for v in range(n):
             for e in range(a.pred_ptr[v], a.pred_ptr[v + 1]):
                 u = a.pred[e]
-                if _find(group, u) != _find(group, v) and not _apart(
+                if find_root(group, u) != find_root(group, v) and not _apart(
                     a, heads, tails, possible, u, v, a.pred_data[e], target
                 ):
-                    group[_find(group, u)] = _find(group, v)
+                    group[find_root(group, u)] = find_root(group, v)
         changed = _restrict(a, heads, tails, possible, group, target)
         for t in range(n):
             if not possible[t].any():
@@ -97,7 +97,8 @@ def refutes(a: ProblemArrays, heads: FloatArray, tails: FloatArray, target: floa
 
 
 @njit
-def _find(group: IntArray, t: int) -> int:
+def find_root(group: IntArray, t: int) -> int:
+    """Return the task that stands for the group of a task, and shorten the path to it."""
     while group[t] != t:
         group[t] = group[group[t]]
         t = group[t]
@@ -145,7 +146,7 @@ def _restrict(
             continue
         size = 0
         for t in range(n):
-            if _find(group, t) == root:
+            if find_root(group, t) == root:
                 members[size] = t
                 size += 1
         for d in range(p):

@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.model import ProblemArrays
 from weft.model.columns import FloatArray, IntArray
+from weft.planners.glue import find_root
 from weft.sim.kernel.jit import njit
 
 
@@ -80,19 +81,11 @@ def components(a: ProblemArrays) -> IntArray:
     root = np.arange(len(a.work))
     for t in range(len(root)):
         for e in range(a.pred_ptr[t], a.pred_ptr[t + 1]):
-            u, v = _root(root, t), _root(root, a.pred[e])
+            u, v = find_root(root, t), find_root(root, a.pred[e])
             root[max(u, v)] = min(u, v)
     for t in range(len(root)):
         root[t] = root[root[t]]  # that of a lower number is known already
     return root
-
-
-@njit
-def _root(root: IntArray, t: int) -> int:
-    while root[t] != t:
-        root[t] = root[root[t]]
-        t = root[t]
-    return t
 
 
 @njit
