@@ -10,8 +10,7 @@
 - `device_state`: queues, commands and executions of a device
 - `instance_tables`: tables that stay small with millions of instances
 - `room`, `traffic`, `cache`: shared capacities, shared links and loaded kinds, in plain Python
-- `order_moves`: moves of searches over orders and devices
-- `kernel`: the compiled event kernel and the searches that planners and policies share
+- `kernel`: the compiled event kernel, and compiled parts that planners and policies share
 - `vector`: many step-wise simulations of a stream, for learning
 """
 
@@ -22,7 +21,6 @@ __all__ = [
     "kernel",
     "lifecycle",
     "lifecycle_state",
-    "order_moves",
     "reference",
     "renumbering",
     "room",

@@ -16,7 +16,7 @@ from weft.planners.search.clock import Clock
 from weft.planners.search.decoder import decode, make_decoder
 from weft.planners.search.team import Team
 from weft.planners.search.warm_start import quick_start
-from weft.sim.order_moves import ANY
+from weft.sim.kernel.order_moves import ANY
 
 
 def test_critical_path_by_hand() -> None:

@@ -14,7 +14,7 @@ from weft.planners.bounds import device_tails
 from weft.planners.objective import Objective
 from weft.planners.search.annealing import make_chain
 from weft.planners.search.decoder import decode, decode_from, make_decoder
-from weft.sim.order_moves import ANY, another_device, another_place, shift
+from weft.sim.kernel.order_moves import ANY, another_device, another_place, shift
 
 
 def plain_decode(

@@ -20,8 +20,8 @@ from weft.policies.search.anneal import anneal, begin_search, make_search_chain
 from weft.policies.search.planning import SearchOptions, make_search, put_ahead
 from weft.policies.search.policy import SearchPolicy, search_model
 from weft.policies.search.residual import fill, make_residual
+from weft.sim.kernel.order_moves import ANY
 from weft.sim.kernel.tables import JOB_HERE, make_sim
-from weft.sim.order_moves import ANY
 
 PLANS = PlanOptions(window=160, affinity=True, early_exit=False)
 

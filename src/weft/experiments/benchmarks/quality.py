@@ -26,8 +26,8 @@ from weft.planners.objective import Goal, Objective
 from weft.planners.planner import EXACT
 from weft.planners.search.decoder import Decoder, decode, make_decoder
 from weft.sim.kernel.jit import njit
+from weft.sim.kernel.order_moves import ANY
 from weft.sim.kernel.ranks import upward_rank
-from weft.sim.order_moves import ANY
 
 BUDGETS = (0.025, 0.1, 1.0, 5.0)
 """Time limits per planner and graph, seconds."""

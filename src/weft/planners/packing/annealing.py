@@ -22,7 +22,7 @@ from weft.planners.packing.profile import Profile, clear_profile, earliest_fit, 
 from weft.planners.search.annealing import BEST, CURRENT, Chain, Path, keep, set_state
 from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit
-from weft.sim.order_moves import (
+from weft.sim.kernel.order_moves import (
     ANY,
     NEIGHBOUR_SHARE,
     another_place,

@@ -26,7 +26,7 @@ from weft.planners.objective import Goal
 from weft.planners.search.decoder import Decoder, decode, decode_from
 from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit
-from weft.sim.order_moves import ANY, ANY_SHARE, draw_move, shift, uniform
+from weft.sim.kernel.order_moves import ANY, ANY_SHARE, draw_move, shift, uniform
 
 OTHER_ANY_SHARE = 0.2
 """`ANY_SHARE` for objectives other than the makespan: an early finish is worth less for them."""

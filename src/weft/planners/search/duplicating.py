@@ -26,7 +26,7 @@ from weft.planners.lists.duplication import (
 from weft.planners.search.annealing import BEST, CURRENT, Chain, keep, set_state
 from weft.sim.kernel.gaps import NONE, gap_in_chain, link
 from weft.sim.kernel.jit import njit, njit_inline
-from weft.sim.order_moves import (
+from weft.sim.kernel.order_moves import (
     ANY_SHARE,
     DEVICE_MOVES,
     another_device,

@@ -29,7 +29,7 @@ from weft.planners.search.team import Progress, reporting
 from weft.planners.search.warm_start import order_by_start
 from weft.rng import generator
 from weft.sim.kernel.jit import njit
-from weft.sim.order_moves import another_place, below, shift, uniform
+from weft.sim.kernel.order_moves import another_place, below, shift, uniform
 
 GENERATIONS = 300
 """Generations of a run without a time limit."""

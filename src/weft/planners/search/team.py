@@ -22,8 +22,8 @@ from weft.planners.search.decoder import Decoder, decode, make_decoder
 from weft.planners.search.duplicating import CopyDecoder, make_copy_decoder
 from weft.planners.search.warm_start import WarmStart
 from weft.rng import generator
+from weft.sim.kernel.order_moves import ANY
 from weft.sim.kernel.ranks import mean_durations, mean_transfer, upward_rank
-from weft.sim.order_moves import ANY
 
 HOT, GROWTH, COLD = 0.0003, 0.42, 40.0
 """A run of m moves per task starts at the temperature HOT x m ** GROWTH, relative to the value at

@@ -22,7 +22,7 @@ from weft.model.columns import FloatArray, IntArray
 from weft.policies.search.residual import Residual
 from weft.sim.kernel.gaps import NONE, gap_in_chain, link
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
-from weft.sim.order_moves import ANY, ANY_SHARE, below, draw_move, shift, uniform
+from weft.sim.kernel.order_moves import ANY, ANY_SHARE, below, draw_move, shift, uniform
 
 Column = NDArray[Any]
 """(K, tasks) numbers."""

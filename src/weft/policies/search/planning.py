@@ -28,9 +28,9 @@ from weft.sim.kernel.commit import is_idle
 from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
+from weft.sim.kernel.order_moves import ANY
 from weft.sim.kernel.records import record
 from weft.sim.kernel.tables import JOB_HERE, READY, Sim, Table
-from weft.sim.order_moves import ANY
 from weft.sim.renumbering import Renumbering
 
 SEARCH_CELLS = 10_000

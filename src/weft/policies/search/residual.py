@@ -18,10 +18,10 @@ from weft.model.columns import FloatArray, IntArray
 from weft.policies.replanning.state import PlanState
 from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
+from weft.sim.kernel.order_moves import below, uniform
 from weft.sim.kernel.queues import input_arrival, task_of, transfer_time
 from weft.sim.kernel.records import record
 from weft.sim.kernel.tables import DONE, JOB_AHEAD, READY, WAITING, Sim, Table
-from weft.sim.order_moves import below, uniform
 
 SIZE = record("now haste", "tasks real futures jobs present copies")
 """Time; value of the mean finish of a task, see `anneal`; tasks left, those of jobs present,

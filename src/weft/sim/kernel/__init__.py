@@ -1,4 +1,4 @@
-"""The compiled event kernel and compiled searches that planners and policies share.
+"""The compiled event kernel, and compiled parts that planners and policies share.
 
 - `jit`: the one door to numba
 - `tables`, `records`: the tables of one simulation and their dtypes; `sim_from_view`: from a view
@@ -7,6 +7,7 @@
 - `features`, `setup`, `traffic`: what machines may have, loading of kinds, shared links
 - `rules`: priority rules inside the kernel
 - `ranks`: upward and downward rank; `gaps`: the earliest gap of a device
+- `order_moves`: moves of searches over orders and devices
 - `mlp`: the forward pass of a network
 """
 
@@ -17,6 +18,7 @@ __all__ = [
     "gaps",
     "jit",
     "mlp",
+    "order_moves",
     "queues",
     "ranks",
     "ready_heap",
