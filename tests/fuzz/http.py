@@ -18,7 +18,7 @@ from tests.support.instances import cut_trace
 from tests.support.web.server import TOKEN, listening_to, serving
 from weft.formats import to_text
 from weft.runtime.web.cascade import CascadeApp
-from weft.runtime.web.http import Entrance
+from weft.runtime.web.http import AccessControl
 from weft.runtime.web.limits import Token
 
 WORKFLOW = {"names": ["a", "b"], "work": [1, 1], "kinds": ["one"], "src": [0], "dst": [1]}
@@ -79,7 +79,9 @@ def cascade_failures(count: int, folder: Path, *, first: int = 0) -> list[str]:
     token = Token(hashlib.sha256(TOKEN.encode()).hexdigest())
     with (
         weft.Cascade(folder / "cascade.toml") as cascade,
-        listening_to(Entrance(CascadeApp(cascade, max_body=20_000), token, rate=1e9)) as client,
+        listening_to(
+            AccessControl(CascadeApp(cascade, max_body=20_000), token, rate=1e9)
+        ) as client,
     ):
         found = _bad_answers(client, CASCADE_REQUESTS, range(first, first + count))
         if client.get("/v1/status").status_code != 200:

@@ -22,7 +22,7 @@ from weft.report.gantt.html import gantt_html
 from weft.report.page import Facts, Figure, Figures, Section, Table, Text, report_html
 from weft.report.palette import colors_by_name
 from weft.report.run_report import predicted_trace, write_run_report
-from weft.runtime.web.http import Entrance
+from weft.runtime.web.http import AccessControl
 from weft.runtime.web.limits import Token
 from weft.runtime.web.live.board import LiveBoard
 from weft.runtime.web.live.server import LiveServer
@@ -120,7 +120,7 @@ def live_cascade(_):
     token = Token(hashlib.sha256(TOKEN.encode()).hexdigest())
     page = PageSource(live_page(), draw_live)
     with weft.Cascade(weft.CascadeDescription(stream, stages, policy="fifo")) as cascade:
-        app = Entrance(CascadeApp(cascade, page=page), token, page=True)
+        app = AccessControl(CascadeApp(cascade, page=page), token, page=True)
         with listening_to(app) as client:
             for x in range(30):
                 assert client.post("/v1/requests?timeout=60", json=x).status_code == 200

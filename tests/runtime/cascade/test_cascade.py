@@ -362,7 +362,7 @@ def test_over_http_with_token_json_bytes_and_errors(folder):
     httpx = pytest.importorskip("httpx")
     pytest.importorskip("starlette")
     from weft.runtime.web.cascade import CascadeApp
-    from weft.runtime.web.http import Entrance
+    from weft.runtime.web.http import AccessControl
     from weft.runtime.web.limits import Token
 
     stream = load_stream(folder / "stream.toml")
@@ -373,7 +373,7 @@ def test_over_http_with_token_json_bytes_and_errors(folder):
     token = Token(hashlib.sha256(b"secret").hexdigest())
 
     async def answers(cascade):
-        app = Entrance(CascadeApp(cascade, max_body=100), token)
+        app = AccessControl(CascadeApp(cascade, max_body=100), token)
         head = {"authorization": "Bearer secret", "content-type": "application/json"}
         raw = {**head, "content-type": "application/octet-stream"}
         async with httpx.AsyncClient(

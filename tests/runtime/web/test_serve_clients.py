@@ -68,7 +68,7 @@ HEAD = f"HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN}\r\n"
 
 def test_a_body_that_does_not_arrive_is_refused(tmp_path, monkeypatch):
     with serving(tmp_path) as (client, _):
-        monkeypatch.setattr("weft.runtime.web.http.PATIENCE", 0.2)
+        monkeypatch.setattr("weft.runtime.web.http.REQUEST_SECONDS", 0.2)
         with connection(client) as slow:
             slow.sendall(f"POST /v1/plan {HEAD}content-length: 100\r\n\r\n{{".encode())
             assert b"408" in slow.recv(4096).split(b"\r\n")[0]
@@ -77,7 +77,7 @@ def test_a_body_that_does_not_arrive_is_refused(tmp_path, monkeypatch):
 def test_a_reader_that_stops_reading_loses_its_stream(tmp_path, monkeypatch):
     with serving(tmp_path / "serve") as (client, state):
         run = running(client, waits(tmp_path / "never"))
-        monkeypatch.setattr("weft.runtime.web.http.PATIENCE", 0.2)
+        monkeypatch.setattr("weft.runtime.web.http.REQUEST_SECONDS", 0.2)
         number, _ = state.runs.find(run)
         with connection(client) as stalled:
             stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

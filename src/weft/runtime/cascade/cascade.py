@@ -40,8 +40,8 @@ from weft.typed import typed
 RULE = "eft"
 """The policy that replaces one that fails."""
 
-PATIENCE = 1.0
-"""Seconds that a policy may wait though nothing runs, before a rule replaces it."""
+STALL_SECONDS = 1.0
+"""Seconds after which `RULE` replaces a policy that starts nothing while nothing runs."""
 
 R = TypeVar("R")
 
@@ -150,7 +150,7 @@ class Cascade:
                 raise WeftError(f"the cascade is closed{self._broken and ': '}{self._broken}")
             if self._open >= self.description.queue:
                 self.counts["refused"] += 1
-                raise QueueFull(f"{self._open} requests are open, the most; come again later")
+                raise QueueFull(f"{self._open} requests are open, the most; retry later")
             self._open += 1
             self.counts["accepted"] += 1
             self._incoming.append(request)
@@ -406,8 +406,8 @@ class Cascade:
             self._idle_since = inf
         else:
             self._idle_since = min(self._idle_since, now)
-            if now >= self._idle_since + PATIENCE:
+            if now >= self._idle_since + STALL_SECONDS:
                 self._replace(f"it waits, though nothing runs and {len(self._jobs)} requests wait")
                 return now
-            times.append(self._idle_since + PATIENCE)
+            times.append(self._idle_since + STALL_SECONDS)
         return min(times)

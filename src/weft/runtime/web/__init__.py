@@ -12,7 +12,7 @@
 - `runs`: the runs of a server, from submission to end
 - `server`: configuration and start; the only file that imports uvicorn
 - `spans`: runs as OpenTelemetry spans
-- `state`: what a server has
+- `state`: applications, runs, documents, counters and the page of a server
 - `store`: runs and events on disk
 - `work`: the functions that workers call
 """

@@ -14,7 +14,7 @@ from weft.runtime.cascade.cascade import Cascade
 from weft.runtime.cascade.request import DeadlineMissed, StageFailed
 from weft.runtime.service.queue import QueueFull
 from weft.runtime.web.http import (
-    Entrance,
+    AccessControl,
     Handler,
     Request,
     Response,
@@ -144,4 +144,4 @@ def serve_cascade(
     """Serve until the process is ended; `started` receives the address."""
     listener = listening(host, port)
     started(f"http://{host}:{listener.getsockname()[1]}")
-    run_app(Entrance(CascadeApp(cascade, page=page), token, page=True), listener)
+    run_app(AccessControl(CascadeApp(cascade, page=page), token, page=True), listener)

@@ -12,7 +12,7 @@ from weft.errors import InvalidInput, MissingExtra, WeftError
 from weft.formats.parsing.source import one_line
 from weft.registry import closest
 from weft.runtime.web.answers import plain
-from weft.runtime.web.limits import Rate, Refused, Token
+from weft.runtime.web.limits import REQUEST_SECONDS, Rate, Refused, Token
 from weft.runtime.web.live.waiting import WaitingHistory
 from weft.runtime.web.metrics import ServerMetrics
 
@@ -29,7 +29,7 @@ except ImportError as error:
 
 __all__ = [
     "TICK",
-    "Entrance",
+    "AccessControl",
     "Handler",
     "Request",
     "Response",
@@ -49,17 +49,14 @@ Handler = Callable[[Request], Any]
 ERRORS = (Refused, WeftError, HTTPException, ClientDisconnect)
 """Errors that become answers."""
 
-PATIENCE = 30.0
-"""Seconds a client may take to send a body, or to read a part of a stream."""
-
 TICK = 1.0
 """Seconds between two statuses on a stream."""
 
 _COMPACT = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
-class Entrance:
-    """Lets in requests with the token, at the rate; counts answers by status.
+class AccessControl:
+    """Token and rate of an application; counts its answers by status.
 
     Parameters
     ----------
@@ -88,7 +85,7 @@ class Entrance:
             if not message.get("more_body"):
                 await send(message)
                 return
-            async with asyncio.timeout(PATIENCE):  # for clients that stop reading
+            async with asyncio.timeout(REQUEST_SECONDS):  # for clients that stop reading
                 await send(message)
 
         refusal = self._refusal(scope)
@@ -102,7 +99,7 @@ class Entrance:
         wait = self._rate.take()
         if wait:
             self.metrics.count("weft_refused_total", reason="rate")
-            return Refused(429, "too many requests; come again later", retry_after=wait)
+            return Refused(429, "too many requests; retry later", retry_after=wait)
         reads = self.page and scope["method"] in ("GET", "HEAD")
         if reads and (scope["path"] == "/" or scope["path"].startswith("/runs/")):
             return None
@@ -146,13 +143,16 @@ class Routed:
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """Return the body; refuse one that is larger than `limit` bytes or slower than `PATIENCE`."""
+    """Return the body; refuse a body of more than `limit` bytes.
+
+    A body that takes longer than `REQUEST_SECONDS` is refused, too.
+    """
     parts, size = [], 0
     announced = request.headers.get("content-length", "0")
     if announced.isascii() and announced.isdigit() and int(announced[:18]) > limit:
         raise Refused(413, f"the body is larger than {limit} bytes")
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(REQUEST_SECONDS):
             more = True
             while more:
                 message = await request.receive()
@@ -165,7 +165,7 @@ async def read_body(request: Request, limit: int) -> bytes:
                 parts.append(part)
                 more = message.get("more_body", False)
     except TimeoutError:
-        raise Refused(408, f"the body did not arrive within {PATIENCE:g} s") from None
+        raise Refused(408, f"the body did not arrive within {REQUEST_SECONDS:g} s") from None
     return b"".join(parts)
 
 

@@ -21,9 +21,12 @@ PAGE_HEADERS = {
 }
 """Headers of the live page."""
 
+REQUEST_SECONDS = 30.0
+"""Seconds a client may take to send a request or to read a part of a stream."""
+
 
 class Refused(WeftError):
-    """A request that gets no answer: its status, one line, and when to come again."""
+    """A request that gets no answer: its status, one line, and when to retry."""
 
     def __init__(self, status: int, text: str, *, retry_after: float | None = None) -> None:
         super().__init__(text)
@@ -92,7 +95,7 @@ class Rate:
         self._at = clock()
 
     def take(self) -> float:
-        """Count a request; return 0, or the seconds after which to come again."""
+        """Count a request; return 0, or the seconds after which to retry."""
         now = self._clock()
         most = max(self.per_second, 1.0)
         self._left = min(most, self._left + (now - self._at) * self.per_second)

@@ -83,7 +83,7 @@ _ERRORS = {
     "404": "There is no such run.",
     "408": "The body did not arrive in time.",
     "413": "The body is too large.",
-    "429": "The rate or the queue is at its limit; Retry-After says when to come again.",
+    "429": "The rate or the queue is at its limit; Retry-After says when to retry.",
 }
 
 _SCHEMAS: dict[str, Any] = {

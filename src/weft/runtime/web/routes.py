@@ -27,7 +27,7 @@ from weft.runtime.web.http import (
     stream,
 )
 from weft.runtime.web.limits import PAGE_HEADERS, Refused
-from weft.runtime.web.live.openings import Openings
+from weft.runtime.web.live.reference_plans import ReferencePlans
 from weft.runtime.web.live.status import run_status, service_status
 from weft.runtime.web.metrics import resident_bytes
 from weft.runtime.web.openapi import document
@@ -56,7 +56,7 @@ class Handlers:
 
     def __init__(self, state: ServerState) -> None:
         self.state, self.runs = state, state.runs
-        self.openings = Openings(state)
+        self.reference_plans = ReferencePlans(state)
         self._streams = StatusStreams(
             lambda: service_status(state.runs, state.applications), state.runs.waiting, MAX_STREAMS
         )
@@ -142,7 +142,7 @@ class Handlers:
                 active = runs.active.get(shown or "")
                 status = None if active is None else run_status(runs, active)
                 if active is not None and status is not None:
-                    status["forecast"] = await self.openings.forecast(active)
+                    status["forecast"] = await self.reference_plans.forecast(active)
                     if first:
                         status["history"], first = active.waiting.as_dict(), False
                     yield status_event(status)
@@ -159,7 +159,7 @@ class Handlers:
     def _keep_score(self, run_id: str) -> None:
         _, run = self.runs.find(run_id) or (0, {})
         if run.get("state") == "done" and run["begun"] is not None:
-            self.openings.ended(run_id, run["ended"] - run["begun"])
+            self.reference_plans.ended(run_id, run["ended"] - run["begun"])
 
     async def show_spans(self, request: Request) -> Response:
         """Show the spans of a run."""
@@ -169,7 +169,7 @@ class Handlers:
 
     async def show_chart(self, request: Request) -> Response:
         """Show the reference plan of a run."""
-        opening, _ = await self.openings.of(self._found(request)[1]["id"])
+        opening, _ = await self.reference_plans.of(self._found(request)[1]["id"])
         return answer_json(plain(opening))
 
     # -- questions ----------------------------------------------------------
@@ -196,7 +196,7 @@ class Handlers:
         run_id, changes = question.record.text("run"), question.record.strings("changes")
         if self.runs.find(run_id) is None:
             raise Refused(404, f"there is no run '{run_id}'")
-        _, before = await self.openings.of(run_id)
+        _, before = await self.reference_plans.of(run_id)
         if before is None:
             raise InvalidInput(f"run '{run_id}' has no plan that could be changed")
         found = await self.state.in_thread(lambda: answer_changes(before, changes, question))

@@ -141,7 +141,7 @@ class RunTable:
                 raise Refused(
                     429,
                     f"the queue of '{application}' is full ({self.limits[application]} runs wait "
-                    "or run); come again later",
+                    "or run); retry later",
                     retry_after=1.0,
                 )
             self._count[application] += len(given)

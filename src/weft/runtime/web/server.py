@@ -21,7 +21,7 @@ from weft.runtime.journal import default_folder
 from weft.runtime.options import RunOptions
 from weft.runtime.service.service import Service
 from weft.runtime.web.documents import Documents, registered
-from weft.runtime.web.http import Entrance, Routed
+from weft.runtime.web.http import AccessControl, Routed
 from weft.runtime.web.limits import own_token
 from weft.runtime.web.metrics import ServerMetrics
 from weft.runtime.web.openapi import ROUTES
@@ -117,13 +117,13 @@ def opened(config: ServerConfig) -> Iterator[tuple[ServerState, str | None, int]
         store.close()
 
 
-def make_app(state: ServerState) -> Entrance:
+def make_app(state: ServerState) -> AccessControl:
     """Return the application: token and rate first, then the routes."""
     handlers = Handlers(state)
     routes = [(r.method, r.path, getattr(handlers, r.handler)) for r in ROUTES]
     if state.page is not None:
         routes += [("GET", path, handlers.show_page) for path in ("/", "/runs/{id}")]
-    return Entrance(
+    return AccessControl(
         Routed(routes),
         state.token,
         rate=state.rate,
@@ -148,7 +148,7 @@ def serve(config: ServerConfig, started: Callable[[str, str | None, int], None])
             os._exit(0)
 
 
-def run_app(app: Entrance, listener: socket.socket) -> None:
+def run_app(app: AccessControl, listener: socket.socket) -> None:
     """Answer the requests of a socket until the process is ended."""
     try:
         import uvicorn

@@ -1,4 +1,4 @@
-"""What a server has: applications with their limits, runs, documents, counters and its page."""
+"""State of a server: applications, runs, documents, counters, page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The functions that workers call: registered functions, kept results."""
+"""The functions that workers call: registered functions, kept results.
+
+They are apart from `documents`, so that workers do not import the readers of formats.
+"""
 
 from __future__ import annotations
 

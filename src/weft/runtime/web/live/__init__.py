@@ -2,10 +2,10 @@
 
 - `board`: the events of one run, for `weft run --live`
 - `cascade`: the status of a cascade
-- `openings`: reference plans of runs, and forecasts of their ends
+- `reference_plans`: reference plans of runs, and forecasts of their ends
 - `server`: the server of `weft run --live`
 - `status`: the status of a service and its runs
 - `waiting`: waiting tasks by reason over time
 """
 
-__all__ = ["board", "cascade", "openings", "server", "status", "waiting"]
+__all__ = ["board", "cascade", "reference_plans", "server", "status", "waiting"]

@@ -186,7 +186,7 @@ class LiveBoard(Observer):
 def describe(
     problem: Problem, draw: Drawing, planned: Schedule | None = None, policy: str = ""
 ) -> tuple[dict[str, Any], Plan | None]:
-    """Return the opening of a live page, and the plan that is its reference.
+    """Return the first data of a live page, and the plan that is its reference.
 
     A policy has no plan; the reference is then that of HEFT, or a simulation where HEFT cannot
     plan.

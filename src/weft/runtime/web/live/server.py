@@ -16,12 +16,10 @@ from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import decode_text, one_line, parse_json
 from weft.planners.whatif.answer import whatif
 from weft.runtime.web.answers import MAX_CHANGES, plain
-from weft.runtime.web.limits import PAGE_HEADERS, Token
+from weft.runtime.web.limits import PAGE_HEADERS, REQUEST_SECONDS, Token
 from weft.runtime.web.live.board import LiveBoard
 
 MAX_BODY = 1 << 16
-PATIENCE = 30.0
-"""Seconds a client may take to send a request or to take a part of a stream."""
 
 TICK = 1.0
 """Seconds between two statuses on a stream."""
@@ -79,7 +77,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
-    timeout = PATIENCE
+    timeout = REQUEST_SECONDS
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:

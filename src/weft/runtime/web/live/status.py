@@ -81,7 +81,7 @@ def job_of(runs: RunTable, run: ActiveRun) -> tuple[LiveLifecycle, int] | None:
 def crowding(service: Service, run: ActiveRun) -> float:
     """Return how many times as long a run takes as alone, by the work of the runs beside it.
 
-    With as many tasks ready as devices, nobody waits. With more, a run gets what its application's
+    With as many tasks ready as devices, no run waits. With more, a run gets what its application's
     share leaves it: of the devices, divided by the runs of the application.
     """
     session = service.session

@@ -29,10 +29,10 @@ def _call_later(seconds: float, function: Callable[[], None]) -> None:
 
 
 class WaitingHistory:
-    """How many tasks waited for what, sampled while a run or a service goes on; safe for threads.
+    """Counts of waiting tasks by reason, sampled while a run goes on; safe for threads.
 
-    A look within the gap after a sample is made up for at the end of the gap: after the last event
-    of a burst nothing may happen for long, and the state after it is the one that lasts.
+    For a look within the gap after a sample, the sample is taken at the end of the gap: after the
+    last event of a burst nothing may happen for long, and the state after it is the one that lasts.
 
     Parameters
     ----------
@@ -71,11 +71,11 @@ class WaitingHistory:
                 if self._due:
                     return
                 self._due = True
-            self._later(self._next - now, lambda: self._made_up(count))
+            self._later(self._next - now, lambda: self._take_late(count))
             return
         self._take(now, count)
 
-    def _made_up(self, count: Callable[[], Mapping[str, int]]) -> None:
+    def _take_late(self, count: Callable[[], Mapping[str, int]]) -> None:
         with self._lock:
             self._due = False
         with suppress(RuntimeError, LookupError, WeftError):  # the run goes on or has ended

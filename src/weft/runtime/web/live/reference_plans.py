@@ -1,4 +1,4 @@
-"""What the page of a run opens with: its reference plan; and forecasts of its end."""
+"""Reference plans of the runs on live pages, and forecasts of their ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft.runtime.costs.estimates import estimated_problem
 from weft.runtime.costs.history import HistoryUnusable
 from weft.runtime.web.http import run_in_threadpool
 from weft.runtime.web.limits import Refused
-from weft.runtime.web.live.board import describe
+from weft.runtime.web.live.board import FORECAST_SECONDS, describe
 from weft.runtime.web.live.status import crowding, job_of
 from weft.runtime.web.runs import ActiveRun
 from weft.runtime.web.state import ServerState
@@ -25,14 +25,11 @@ if TYPE_CHECKING:
     from weft.runtime.costs.forecast import Forecaster
 
 KEPT = 50
-"""Runs whose openings are kept."""
-
-FORECAST_SECONDS = 1.0
-"""Seconds between two forecasts of a run."""
+"""Runs whose reference plans are kept."""
 
 
-class Openings:
-    """The reference plans of the runs that somebody looks at, and forecasts that follow them."""
+class ReferencePlans:
+    """Reference plans of the runs whose pages are open, and forecasts of their ends."""
 
     def __init__(self, state: ServerState) -> None:
         self.state = state
@@ -40,7 +37,7 @@ class Openings:
         self._forecasts: dict[str, RunForecasts] = {}
 
     async def of(self, run_id: str) -> tuple[dict[str, Any], Plan | None]:
-        """Return the opening and the plan of a run, from its document; a few are kept."""
+        """Return the first data of the page of a run, and its plan; a few are kept."""
         state, page = self.state, self.state.page
         if page is None:
             raise Refused(404, "this server has no live page")
