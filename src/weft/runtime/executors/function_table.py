@@ -1,4 +1,4 @@
-"""Functions that worker processes hold, so that a call need not carry its function.
+"""Functions that worker processes keep, so that a call need not carry its function.
 
 A function of an importable module is sent by name, once. Another one is sent by value, and again
 as soon as a name that it uses, or a function that it calls, is bound to another object. A callable
@@ -44,8 +44,8 @@ class ArgumentRows(tuple[tuple[Any, ...], ...]):
     __slots__ = ()
 
 
-class Guarded:
-    """A function as workers call it: it returns exceptions, with their type and arguments."""
+class ExceptionCapture:
+    """A function whose call returns its exception, with type and arguments."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -90,7 +90,7 @@ Binding = tuple[Callable[[], Any], Any]
 """A part of a pickled function: how to read it, and its value when it was pickled."""
 
 
-class Held(NamedTuple):
+class FunctionRef(NamedTuple):
     """A function for a call.
 
     Attributes
@@ -122,18 +122,18 @@ class FunctionTable:
     """
 
     def __init__(self) -> None:
-        self.functions: dict[int, bytes] = {WITH_CALL: pickled_function(Guarded(apply))}
+        self.functions: dict[int, bytes] = {WITH_CALL: pickled_function(ExceptionCapture(apply))}
         """Slot -> pickle."""
         self.replaced: list[int] = []
         """Slots with another function than before, which workers must receive again."""
-        self._held: OrderedDict[int, Held] = OrderedDict()
+        self._held: OrderedDict[int, FunctionRef] = OrderedDict()
 
     def kind_of(self, function: Any) -> str:
         """Return the name of a function in the history."""
         known = self._held.get(id(function))
         return function_identity(function) if known is None else known.kind
 
-    def find(self, function: Any) -> Held:
+    def find(self, function: Any) -> FunctionRef:
         """Return the entry of a function; new and changed ones get a slot."""
         known = self._held.get(id(function))
         if known is not None:
@@ -142,15 +142,15 @@ class FunctionTable:
             del self._held[id(function)]
         bindings = bindings_of(function)
         if bindings is None:
-            return Held(function, WITH_CALL, function_identity(function))
+            return FunctionRef(function, WITH_CALL, function_identity(function))
         slot = len(self.functions)
         if known is not None:
             slot = known.slot
         elif slot > SLOTS:
             slot = self._held.popitem(last=False)[1].slot
-        self.functions[slot] = pickled_function(Guarded(function))
+        self.functions[slot] = pickled_function(ExceptionCapture(function))
         self.replaced.append(slot)
-        held = self._held[id(function)] = Held(
+        held = self._held[id(function)] = FunctionRef(
             function, slot, function_identity(function), bindings
         )
         return held

@@ -46,8 +46,8 @@ def evaluate(node: Node, *values: Any) -> Any:
     return node.node(dict(zip(node.keys, values, strict=True)))
 
 
-class Ending:
-    """Assembles the values of collections from the results of their keys."""
+class ResultAssembler:
+    """Function from the results of keys to the values of collections."""
 
     def __init__(self, parts: Sequence[Part], names: Mapping[Key, str]) -> None:
         self._parts = parts
@@ -157,7 +157,7 @@ def _application(graph: Mapping[Key, Any], parts: Sequence[Part]) -> Application
         calls.append(Call(evaluate, (Node(nodes[key], reads), *values)))
     names = {key: _name(meant[key]) for key in asked}
     wanted = tuple(dict.fromkeys(number[meant[key]] for key in asked))
-    return Application(builder.build(), tuple(calls), wanted, Ending(parts, names))
+    return Application(builder.build(), tuple(calls), wanted, ResultAssembler(parts, names))
 
 
 def _name(key: Key) -> str:
