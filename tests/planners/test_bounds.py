@@ -14,7 +14,7 @@ from weft.formats import load
 from weft.model import Problem
 from weft.planners import PLANNERS, bounds, plan
 from weft.planners.bounds import lower_bound
-from weft.planners.glue import glue_bound, refutes
+from weft.planners.colocation import colocation_bound, refutes
 
 ROUNDING = 1 + 1e-12
 
@@ -124,12 +124,12 @@ def small_problem(seed: int) -> Problem:
     )
 
 
-def test_glue_is_never_above_the_optimum():
+def test_colocation_is_never_above_the_optimum():
     better = 0
     for seed in range(300):
         problem = small_problem(seed)
         known = lower_bound(problem)
-        bound, best = glue_bound(problem, known), plan(problem, "heft").makespan
+        bound, best = colocation_bound(problem, known), plan(problem, "heft").makespan
         if bound > best * 0.999:  # else it is below any schedule anyway
             best = shortest(problem)
         assert known <= bound <= best * ROUNDING, seed
@@ -137,7 +137,7 @@ def test_glue_is_never_above_the_optimum():
     assert better > 15
 
 
-def test_glue_by_hand():
+def test_colocation_by_hand():
     # A fork of 2 s and six children of 3 s on two devices; transfers take 100 s. Within less than
     # 20 s no child can leave its parent's device, and one device needs 2 + 6 x 3 s. The bound by
     # paths sees only LOCAL_PARENTS of a join; here both agree.
@@ -146,15 +146,15 @@ def test_glue_by_hand():
     heads, tails = bounds.device_heads(p), bounds.device_tails(p)
     assert refutes(p.arrays, heads, tails, 19.9)
     assert not refutes(p.arrays, heads, tails, 20.0)
-    # Two such forks joined at the root by a chain: 2 x 18 s of children, all glued to one device.
+    # Two such forks joined at the root by a chain: 2 x 18 s of children must share one device.
     two = np.array([[2.0, 2.0]] * 2 + [[3.0, 3.0]] * 12)
     edges = [[0, 1]] + [[t % 2, t] for t in range(2, 14)]
     p = Problem.from_arrays(two, edges, 100.0, bandwidth=1.0)
     assert lower_bound(p) < 39.0
-    assert glue_bound(p, lower_bound(p)) == pytest.approx(40.0, rel=0.02)
+    assert colocation_bound(p, lower_bound(p)) == pytest.approx(40.0, rel=0.02)
 
 
-def test_glue_is_not_for_copies():
+def test_colocation_is_not_for_copies():
     p = Problem.from_arrays(
         np.array([[1.0] * 3] + [[4.0] * 3] * 3), [[0, 1], [0, 2], [0, 3]], 100.0, bandwidth=1.0
     )
@@ -175,4 +175,4 @@ def test_not_above_best_known(data):
         assert bound <= row["best"] * ROUNDING, name
         assert bound >= 0.5 * row["best"], name  # worth printing
         assert lower_bound(problem, copies=True) <= bound * ROUNDING, name
-        assert glue_bound(problem, bound) <= row["best"] * ROUNDING, name
+        assert colocation_bound(problem, bound) <= row["best"] * ROUNDING, name

@@ -32,7 +32,7 @@ class StepClock:
             (placements, "append_in_order", lambda *_: one),
             (placements, "insert_optimistically", lambda *_: one),
             (placements, "insert_looking_ahead", lambda *_: pairs),
-            (dynamic, "take_turns", lambda *given: float(given[-1])),
+            (dynamic, "take_steps", lambda *given: float(given[-1])),
             (effort, "lower_bound", lambda *_, **__: 2 * pairs),
             (effort, "device_tails", lambda *_: pairs),
             (team, "begin", lambda *_: steps / problem.p + walked),

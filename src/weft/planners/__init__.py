@@ -2,7 +2,8 @@
 
 - `planner`: the protocol, the table of planners, `plan` and its certificate
 - `bounds`: proven lower bounds on the makespan
-- `glue`: a stronger bound for schedules without copies; `capacity_bounds`: from shared capacities
+- `colocation`: a stronger bound for schedules without copies
+- `capacity_bounds`: bounds from shared capacities
 - `repair`: `replan`, after a lost device or a longer task; `plan_cache`: `PlanCache`
 - `replays`: plans for set-ups and shared links, compared by replay; `contention`, `setups`: the
   estimates that planners plan for

@@ -16,7 +16,7 @@ from weft.errors import InvalidInput, UnknownName, Unsupported
 from weft.model import Problem, Schedule
 from weft.model.variants import Variant, mean_accuracy
 from weft.planners.bounds import lower_bound
-from weft.planners.glue import glue_bound
+from weft.planners.colocation import colocation_bound
 from weft.planners.objective import Objective
 from weft.planners.packing import pack
 from weft.registry import Entry, Registry, reject_unknown
@@ -122,7 +122,7 @@ class Plan(Displayed):
         if self.schedule.copies:
             return lower_bound(self.problem, copies=True)
         known = max(lower_bound(self.problem), self.proved)
-        return known if known >= self.makespan else glue_bound(self.problem, known)
+        return known if known >= self.makespan else colocation_bound(self.problem, known)
 
     @property
     def makespan(self) -> float:

@@ -32,7 +32,7 @@ from weft.registry import closest
 from weft.sim.kernel.jit import njit, njit_inline
 from weft.typed import typed
 
-PATIENCE = 1e-4
+DELAY_TOLERANCE = 1e-4
 """Share of the makespan by which a task may be later than all before it and keep its device."""
 
 AGAIN_CELLS = 2_000_000
@@ -135,7 +135,7 @@ def replan(
     rows = Rows(np.empty(problem.n, np.int64), np.empty(problem.n), np.empty(problem.n))
     on, end = np.empty(problem.n, np.int32), np.empty(problem.n)  # by numpy: with large pages
     heirs = _heirs(problem, tables, gone)
-    _repair(tables, heirs, a, PATIENCE * plan.makespan, rows, on, end)
+    _repair(tables, heirs, a, DELAY_TOLERANCE * plan.makespan, rows, on, end)
     schedule = sorted_schedule(rows)
     if problem.n * problem.p <= AGAIN_CELLS:
         again = PLANNERS.create("heft").solve(changed).schedule
@@ -339,7 +339,7 @@ def _repair(
     x: PlanTables,
     heirs: ShortArray,
     a: ProblemArrays,
-    patience: float,
+    tolerance: float,
     rows: Rows,
     on: ShortArray,
     end: FloatArray,
@@ -348,7 +348,7 @@ def _repair(
 
     A placement is late by what its finish exceeds the latest finish of the task, or the latest
     start of the next task on the device. The plan becomes longer by what its latest task is late,
-    so only tasks that are later than all before them, by more than `patience` seconds, look for
+    so only tasks that are later than all before them, by more than `tolerance` seconds, look for
     another device.
     """
     n, p = len(x.task), a.pace.shape[1]
@@ -367,7 +367,7 @@ def _repair(
                 move = _transfer(x, a, on[u], d, x.pred_data[e])
                 begin = max(begin, end[u] + move)
             late = begin + seconds - min(x.due[i], upcoming[d])
-        if late > worst + patience:
+        if late > worst + tolerance:
             ready[:] = free
             for e in range(x.pred_ptr[i], x.pred_ptr[i + 1]):
                 sent, data, source = end[x.pred[e]], x.pred_data[e], on[x.pred[e]]

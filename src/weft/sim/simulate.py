@@ -69,13 +69,13 @@ def _name(decider: DecisionSource) -> str:
 
 
 def _run_policy(workload: Workload, policy: Policy, sim: Sim) -> int:
-    outlook = _Outlook(workload, sim)
+    views = _ViewFactory(workload, sim)
     while True:
         answer = advance(sim)
         if answer != MOMENT:
             return answer
         while sim.world[0]["ready"] > 0:
-            decision = policy.decide(outlook.view())
+            decision = policy.decide(views.view())
             if decision is None:
                 break
             if isinstance(decision, Block):
@@ -147,8 +147,8 @@ def refuse_decision(
         raise InvalidInput(f"{what} to device '{device}', which cannot run it")
 
 
-class _Outlook:
-    """Makes the views of one simulation; columns are shared with the kernel, read-only."""
+class _ViewFactory:
+    """Views of one simulation; their columns are shared with the kernel, read-only."""
 
     def __init__(self, workload: Workload, sim: Sim) -> None:
         self.workload, self.sim, self.eager = workload, sim, bool(sim.world[0]["eager"])

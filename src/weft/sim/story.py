@@ -53,8 +53,8 @@ NONE = -1
 """The line before the first one of a story."""
 
 
-class Chapter(NamedTuple):
-    """One line of a story."""
+class StateChange(NamedTuple):
+    """One line of a story: a new state, or a note on the present one."""
 
     time: float
     state: State
@@ -64,7 +64,7 @@ class Chapter(NamedTuple):
 class ImpossibleTransition(WeftError):
     """An event that does not fit the state of its instance; carries the instance's story."""
 
-    def __init__(self, text: str, story: tuple[Chapter, ...] = ()) -> None:
+    def __init__(self, text: str, story: tuple[StateChange, ...] = ()) -> None:
         lines = "; ".join(f"{c.time:g} {c.state}{f' ({c.note})' if c.note else ''}" for c in story)
         super().__init__(f"{text}; its story: {lines}" if lines else text)
         self.story = story
@@ -104,13 +104,13 @@ class Stories:
         if self._forgotten > max(FORGOTTEN, len(self._time) // 2):
             self._compact()
 
-    def of(self, instance: int) -> tuple[Chapter, ...]:
-        """All that happened to an instance; empty while it waits for its job."""
-        chapters, line = [], self._last[instance]
+    def of(self, instance: int) -> tuple[StateChange, ...]:
+        """Return the story of an instance; empty while it waits for its job."""
+        lines, line = [], self._last[instance]
         while line != NONE:
-            chapters.append(Chapter(self._time[line], *self._pairs[self._pair[line]]))
+            lines.append(StateChange(self._time[line], *self._pairs[self._pair[line]]))
             line = self._before[line]
-        return tuple(reversed(chapters))
+        return tuple(reversed(lines))
 
     def note(self, instance: int, now: float, text: str) -> None:
         """Write a line without a change of state: a copy that runs beside the original."""
@@ -126,16 +126,16 @@ class Stories:
 
     def _compact(self) -> None:
         """Keep only the lines of present stories, and their notes."""
-        told = [self.of(instance) for instance in range(len(self._last))]
-        self._last = array("i", [NONE]) * len(told)
+        stories = [self.of(instance) for instance in range(len(self._last))]
+        self._last = array("i", [NONE]) * len(stories)
         self._before, self._time, self._pair = array("i"), array("d"), array("i")
         self._pairs, self._number, self._forgotten = [], {}, 0
         now = self.state
         self.state = list(now)
-        for instance, chapters in enumerate(told):
-            for chapter in chapters:
-                self.state[instance] = chapter.state
-                self.note(instance, chapter.time, chapter.note)
+        for instance, lines in enumerate(stories):
+            for line in lines:
+                self.state[instance] = line.state
+                self.note(instance, line.time, line.note)
         self.state = now
 
     def move(self, instance: int, state: State, now: float, note: str = "") -> None:

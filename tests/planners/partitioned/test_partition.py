@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from tests.support.strategies import problems
 from weft.model import Cluster, Device, Problem, ProblemArrays, Workflow
 from weft.planners.lists.ranks import rank_order
-from weft.planners.partitioned.groups import device_groups
 from weft.planners.partitioned.partition import components, crossing_data, refine, slices
-from weft.planners.partitioned.planner import partition
+from weft.planners.partitioned.planner import device_groups, partition
 from weft.sim.kernel.ranks import mean_durations, upward_rank
 
 PLAIN = problems(min_tasks=1, max_tasks=14)

@@ -78,8 +78,8 @@ def choose_in_turn(problem: Problem, name: str, more: Callable[[], bool]) -> Sch
     level = _static_levels(problem.arrays, typical)
     code = RULES[name][0]
     bonus = level + typical if code == DLS else level
-    state = begin_turns(problem.arrays, code, bonus)
-    while not take_turns(problem.arrays, code, bonus, state, STEP):
+    state = begin_steps(problem.arrays, code, bonus)
+    while not take_steps(problem.arrays, code, bonus, state, STEP):
         if not more():
             return None
     return as_schedule(state.rows)
@@ -153,7 +153,7 @@ def _propose(
         best.key[task] = start
 
 
-class Turns(NamedTuple):
+class DynamicState(NamedTuple):
     """State of a planner between two steps, so that it can stop and go on."""
 
     rows: Rows
@@ -165,7 +165,7 @@ class Turns(NamedTuple):
 
 
 @njit
-def begin_turns(a: ProblemArrays, code: int, bonus: FloatArray) -> Turns:
+def begin_steps(a: ProblemArrays, code: int, bonus: FloatArray) -> DynamicState:
     """Return the state before the first step."""
     n, p = len(a.work), a.pace.shape[1]
     rows, free_from = empty_rows(n), np.zeros(p)
@@ -177,11 +177,13 @@ def begin_turns(a: ProblemArrays, code: int, bonus: FloatArray) -> Turns:
             _propose(a, task, rows, free_from, code, bonus, best)
             free[count] = task
             count += 1
-    return Turns(rows, free_from, best, waiting, free, np.full(1, count))
+    return DynamicState(rows, free_from, best, waiting, free, np.full(1, count))
 
 
 @njit
-def take_turns(a: ProblemArrays, code: int, bonus: FloatArray, state: Turns, work: int) -> bool:
+def take_steps(
+    a: ProblemArrays, code: int, bonus: FloatArray, state: DynamicState, work: int
+) -> bool:
     """Place tasks until all are placed or about `work` comparisons are done.
 
     Returns whether all tasks are placed.

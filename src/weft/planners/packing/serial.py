@@ -50,8 +50,8 @@ def pack(problem: Problem, schedule: Schedule) -> Schedule:
     return as_schedule(problem, *min(found, key=lambda rows: float((rows[2] + rows[3]).max())))
 
 
-class Turned(NamedTuple):
-    """A problem, and the same with time running backwards."""
+class ForwardBackward(NamedTuple):
+    """A problem in both directions: forward, and with time running backwards."""
 
     problem: Problem
     arrays: ProblemArrays
@@ -60,8 +60,8 @@ class Turned(NamedTuple):
     back_pools: Pools
 
     @classmethod
-    def of(cls, problem: Problem, pools: Pools) -> Turned:
-        """Turn a problem around."""
+    def of(cls, problem: Problem, pools: Pools) -> ForwardBackward:
+        """Return a problem in both directions."""
         return cls(problem, problem.arrays, pools, *_reversed(problem.arrays, pools))
 
 
@@ -70,17 +70,17 @@ def _reversed(a: ProblemArrays, pools: Pools) -> tuple[ProblemArrays, Pools]:
     return a.reversed(), pools._replace(latency=near[0], per_byte=near[1])
 
 
-def back_and_forth(turned: Turned, rows: Packed) -> Packed:
-    """Pack the tasks from the end, last finish first, and then again from the beginning.
+def back_and_forth(directions: ForwardBackward, rows: Packed) -> Packed:
+    """Pack tasks from the end, last finish first, then again from the beginning.
 
     Forward-backward improvement (Valls, Ballestin and Quintanilla 2005, section 3).
     """
     pool, start, seconds = rows
-    place = turned.problem.workflow.place
+    place = directions.problem.workflow.place
     last = np.lexsort((-place, -(start + seconds))).astype(np.int64)
-    _, late, again = pack_in_order(turned.back, turned.back_pools, last, pool)
-    order = order_of(turned.problem, -(late + again))
-    return pack_in_order(turned.arrays, turned.pools, order, pool)
+    _, late, again = pack_in_order(directions.back, directions.back_pools, last, pool)
+    order = order_of(directions.problem, -(late + again))
+    return pack_in_order(directions.arrays, directions.pools, order, pool)
 
 
 def order_of(problem: Problem, start: FloatArray) -> IntArray:

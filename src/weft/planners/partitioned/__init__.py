@@ -1,8 +1,7 @@
 """Planning of very large graphs in parts, side by side.
 
 - `partition`: acyclic partitions: slices of a topological order, refined by moves
-- `groups`: groups of devices for parts that exchange no data
 - `planner`: the planner `partitioned`: parts planned by HEFT on several threads, then joined
 """
 
-__all__ = ["groups", "partition", "planner"]
+__all__ = ["partition", "planner"]

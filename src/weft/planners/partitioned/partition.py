@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.model import ProblemArrays
 from weft.model.columns import FloatArray, IntArray
-from weft.planners.glue import find_root
+from weft.planners.colocation import find_root
 from weft.sim.kernel.jit import njit
 
 

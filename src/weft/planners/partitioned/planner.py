@@ -24,7 +24,6 @@ from weft.model.columns import FloatArray, IntArray, frozen
 from weft.planners.lists.common_link import common_link, insert, sorted_schedule
 from weft.planners.lists.insertion import ANYWHERE, Rows
 from weft.planners.lists.ranks import rank_order
-from weft.planners.partitioned.groups import device_groups
 from weft.planners.partitioned.partition import components, refine, slices
 from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.sim.kernel.jit import njit
@@ -137,17 +136,55 @@ def _apart(
     return (part, groups) if bool((part == part[component]).all()) else None
 
 
+def device_groups(problem: Problem, count: int) -> tuple[list[IntArray], FloatArray] | None:
+    """Divide the devices into groups of about the same speed.
+
+    Returns the groups and their shares of the speed; None if a group could not run every task.
+    Nodes stay whole if there are at least `count`.
+
+    Examples
+    --------
+    >>> problem = Problem.from_arrays(work=[1.0], speed=[4.0, 3.0, 2.0, 1.0])
+    >>> device_groups(problem, 2)
+    ([array([0, 3]), array([1, 2])], array([0.5, 0.5]))
+    """
+    speed, node = mean_speeds(problem), problem.cluster.node
+    if len(np.unique(node)) < count:
+        node = np.arange(problem.p)
+    by_node = np.bincount(node, speed)
+    group_of, total = np.empty(len(by_node), np.int64), np.zeros(count)
+    for i in np.argsort(-by_node, kind="stable"):  # largest first, to the slowest group
+        group_of[i] = np.argmin(total)
+        total[group_of[i]] += by_node[i]
+    fastest = np.argsort(-speed, kind="stable")
+    groups = [fastest[group_of[node[fastest]] == g] for g in range(count)]
+    able = np.isfinite(problem.pace[np.unique(problem.row)])
+    if any(not able[:, group].any(axis=1).all() for group in groups):
+        return None
+    return groups, total / total.sum()
+
+
+def mean_speeds(problem: Problem) -> FloatArray:
+    """Return the speed (p,) of each device relative to the mean, weighted by work."""
+    able = np.isfinite(problem.pace) & (problem.pace > 0.0)
+    mean = np.broadcast_to(problem.mean_pace[:, None], problem.pace.shape)
+    relative = np.divide(mean, problem.pace, out=np.zeros(problem.pace.shape), where=able)
+    work = np.bincount(problem.row, mean_durations(problem), len(mean)).astype(np.float64)
+    speed = np.asarray(work @ relative)
+    return speed if speed.any() else np.ones(problem.p)
+
+
 def plan_parts(problem: Problem, parts: Parts, threads: int) -> tuple[IntArray, IntArray]:
     """Plan each part by HEFT; return the tasks by part and start, and the device of each task."""
     order, device = np.empty(problem.n, np.int64), np.empty(problem.n, np.int64)
-    once = Once()
+    cache = OnceCache()
 
     def plan_part(j: int) -> None:
         inside = slice(parts.first[j], parts.first[j + 1])
         tasks, devices = parts.task[inside], parts.devices[j]
         a = part_arrays(problem.arrays, parts, j)
         number = np.arange(len(tasks))
-        rows = once.get(
+        rows = cache.get(
             digest(a, problem.arrays), lambda: insert(a, number, np.full(len(tasks), ANYWHERE))
         )
         device[tasks] = devices[rows.device]
@@ -158,8 +195,8 @@ def plan_parts(problem: Problem, parts: Parts, threads: int) -> tuple[IntArray, 
     return order, device
 
 
-class Once:
-    """Results by key, each made once: a thread that asks for one that is being made waits."""
+class OnceCache:
+    """Results by key, each made once; other threads that ask for it wait."""
 
     def __init__(self) -> None:
         self.futures: dict[bytes, Future[Rows]] = {}

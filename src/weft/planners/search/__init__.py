@@ -9,8 +9,8 @@
 - `packed`: decoder and annealing for nodes with capacities
 - `team`: annealing chains on several threads
 - `warm_start`: the best schedule of the quick planners
-- `forward_backward`: list scheduling in turns from both ends of the graph
-- `weighted_ranks`: HEFT with other weights of transfers
+- `forward_backward`: list scheduling from both ends of the graph, and HEFT with other weights of
+  transfers
 - `enumeration`: all assignments of devices of small problems
 - `effort`: expected times of the parts of a search
 - `clock`: the time budget
@@ -30,5 +30,4 @@ __all__ = [
     "packed",
     "team",
     "warm_start",
-    "weighted_ranks",
 ]

@@ -29,7 +29,7 @@ from weft.planners.search.forward_backward import pass_until_end
 from weft.planners.search.packed import PackedSearch
 from weft.planners.search.team import (
     MAKESPAN,
-    REFINING_HEAT,
+    REFINING_FACTOR,
     SHORT_SHARE,
     Progress,
     Team,
@@ -219,7 +219,7 @@ class Anytime:
                 quick = start_at(problem, found[0], value, start.heft)
             team = Team.of(problem, objective, quick, tail, chains=chains, seed=seed)
             for worker in team.workers:
-                worker.scale *= REFINING_HEAT
+                worker.scale *= REFINING_FACTOR
             team.search(clock, moves, 0.0, progress)
             found.append(team.schedule())
         return found

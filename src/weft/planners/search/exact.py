@@ -20,7 +20,7 @@ from weft.errors import MissingExtra
 from weft.model import Problem, Schedule
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.bounds import device_heads, device_tails, lower_bound, rounding_slack
-from weft.planners.glue import glue_bound
+from weft.planners.colocation import colocation_bound
 from weft.planners.objective import Objective
 from weft.planners.packing import pack
 from weft.planners.planner import EXACT, PLANNERS, QUICK, Solution, refuse_choices
@@ -97,7 +97,7 @@ class Exact:
             warm = pack(problem, warm)
         bound = lower_bound(problem)
         if warm.makespan > bound * (1 + EXACT):
-            bound = glue_bound(problem, bound)
+            bound = colocation_bound(problem, bound)
         cells = problem.m * problem.p * problem.p + problem.n * problem.p
         small = cells <= MODEL_CELLS and cells * CELL_SECONDS < BUILD_SHARE * clock.left()
         if warm.makespan <= bound * (1 + EXACT) or not small:

@@ -23,8 +23,8 @@ from weft.planners.packing.annealing import (
 )
 from weft.planners.packing.pools import each_alone, make_pools, pool_of_devices
 from weft.planners.packing.serial import (
+    ForwardBackward,
     Packed,
-    Turned,
     as_schedule,
     back_and_forth,
     devices_and_order,
@@ -35,7 +35,7 @@ from weft.planners.packing.serial import (
 from weft.planners.search.annealing import CURRENT, make_chain
 from weft.planners.search.clock import Clock
 from weft.planners.search.decoder import make_decoder
-from weft.planners.search.team import MAKESPAN, REFINING_HEAT, SHORT_SHARE, Progress, Team, Worker
+from weft.planners.search.team import MAKESPAN, REFINING_FACTOR, SHORT_SHARE, Progress, Team, Worker
 from weft.rng import generator
 
 DEFAULT_MOVES, DEFAULT_CELLS = 60_000, 20_000_000
@@ -50,7 +50,7 @@ class PackingWorker(Worker):
     """A worker for schedules on nodes with capacities; choices are pools."""
 
     pool: IntArray = field(kw_only=True)
-    turned: Turned = field(kw_only=True)
+    directions: ForwardBackward = field(kw_only=True)
     packing: PackingDecoder = field(kw_only=True)
 
     def begin(self, order: IntArray, choice: IntArray) -> None:
@@ -71,7 +71,7 @@ class PackingWorker(Worker):
         """Pack the current schedule from its end and from its beginning while that helps."""
         rows = self._rows()
         length = before = float(self.chain.value[CURRENT])
-        while length_of(other := back_and_forth(self.turned, rows)) < length:
+        while length_of(other := back_and_forth(self.directions, rows)) < length:
             rows, length = other, length_of(other)
         if length < before:
             self.begin(order_of(self.problem, rows[1]), rows[0])
@@ -84,7 +84,7 @@ class PackingWorker(Worker):
     def _rows(self) -> Packed:
         """Return the stored placement; seconds are computed again, to the last bit."""
         a, w = self.problem.arrays, self.packing
-        device = self.turned.pools.first[w.kept_pool]
+        device = self.directions.pools.first[w.kept_pool]
         return w.kept_pool.copy(), w.kept_start.copy(), a.work * a.pace[a.row, device]
 
 
@@ -100,13 +100,21 @@ def packing_team(
     if tail.shape[1] > 1:
         tail = np.ascontiguousarray(tail[:, pools.first])
     device, order = devices_and_order(problem, schedule)
-    turned, unused = Turned.of(problem, pools), make_decoder(0, 0)
+    directions, unused = ForwardBackward.of(problem, pools), make_decoder(0, 0)
     goal, value = objective.goal(problem), objective.value(problem, schedule)
     workers = []
     for s in generator(seed, "packed").integers(1, 2**63, chains).tolist():
         chain, packing = make_chain(problem.n, s), make_packing_decoder(problem, pools, goal, tail)
         worker = PackingWorker(
-            problem, tail, chain, goal, unused, value, pool=pool, turned=turned, packing=packing
+            problem,
+            tail,
+            chain,
+            goal,
+            unused,
+            value,
+            pool=pool,
+            directions=directions,
+            packing=packing,
         )
         workers.append(worker)
     return Team.starting(workers, order, pool[device])
@@ -145,7 +153,7 @@ class PackedSearch:
         if not self.objective.plain:
             team = self._team(self.objective, self._best(found))
             for worker in team.workers:
-                worker.scale *= REFINING_HEAT
+                worker.scale *= REFINING_FACTOR
             team.search(self.clock, self._moves(team), 0.0, self.progress)
             found.append(team.schedule())
         return self._best(found)
@@ -158,7 +166,7 @@ class PackedSearch:
     def _moves(self, team: Team) -> int:
         first = team.workers[0]
         assert isinstance(first, PackingWorker)
-        cells = self.problem.n * len(first.turned.pools.first)
+        cells = self.problem.n * len(first.directions.pools.first)
         return self.moves or max(2 * CHAINS, min(DEFAULT_MOVES, DEFAULT_CELLS // cells))
 
     def _best(self, found: list[Schedule]) -> Schedule:
@@ -169,13 +177,13 @@ class PackedSearch:
     def _passes(self, schedule: Schedule) -> Schedule:
         """Pack a large schedule from both ends while that helps and there is time."""
         pool = each_alone(self.problem, pool_of_devices(self.problem))
-        turned = Turned.of(self.problem, make_pools(self.problem, pool))
+        directions = ForwardBackward.of(self.problem, make_pools(self.problem, pool))
         device, order = devices_and_order(self.problem, schedule)
         begun = self.clock.elapsed()
-        best = pack_in_order(turned.arrays, turned.pools, order, pool[device])
+        best = pack_in_order(directions.arrays, directions.pools, order, pool[device])
         while self.clock.left() > 3.0 * (self.clock.elapsed() - begun):
             begun = self.clock.elapsed()
-            other = back_and_forth(turned, best)
+            other = back_and_forth(directions, best)
             if length_of(other) >= length_of(best):
                 break
             best = other

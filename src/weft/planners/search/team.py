@@ -25,12 +25,12 @@ from weft.rng import generator
 from weft.sim.kernel.order_moves import ANY
 from weft.sim.kernel.ranks import mean_durations, mean_transfer, upward_rank
 
-HOT, GROWTH, COLD = 0.0003, 0.42, 40.0
-"""A run of m moves per task starts at the temperature HOT x m ** GROWTH, relative to the value at
-the start, and ends COLD times colder: with few moves only a cool search makes progress. Fitted on
-graphs of 20 to 2,000 tasks from 25 ms to 5 s."""
+INITIAL_TEMPERATURE, GROWTH, COOLING = 0.0003, 0.42, 40.0
+"""A run of m moves per task starts at the temperature INITIAL_TEMPERATURE x m ** GROWTH, relative
+to the value at the start, and ends COOLING times colder: with few moves only a cool search makes
+progress. Fitted on graphs of 20 to 2,000 tasks from 25 ms to 5 s."""
 
-WARMEST = 5.0
+MAX_TRANSFER_FACTOR = 5.0
 """Largest factor of the temperature where transfers take longer than tasks: a move of one of the
 tasks that share long transfers then costs more, until the others follow."""
 
@@ -40,7 +40,7 @@ CYCLE = 25_000
 STEPS = 64
 """Temperatures per run."""
 
-SHORT_SHARE, REFINING_HEAT = 0.7, 0.1
+SHORT_SHARE, REFINING_FACTOR = 0.7, 0.1
 """Share of the time for a short schedule, where a search for another objective then starts, and
 the factor of its temperature: it must not lose what it starts from."""
 
@@ -62,8 +62,8 @@ class Worker:
     chain: Chain
     goal: Goal
     decoder: Decoder
-    scale: float  # the value at the start, times the warmth
-    hot: float = 0.0  # temperature at the start of a run
+    scale: float  # the value at the start, times the factor for transfers
+    initial: float = 0.0  # temperature at the start of a run
     move_seconds: float = 0.0  # recent seconds per move
 
     @property
@@ -92,7 +92,7 @@ class Worker:
 
     def temperature(self, share: float) -> float:
         """Return the temperature for a share of the run: it falls exponentially."""
-        return float(self.hot * COLD**-share)
+        return float(self.initial * COOLING**-share)
 
     def schedule(self) -> Schedule:
         """Return the best schedule so far."""
@@ -100,13 +100,13 @@ class Worker:
         decode(a, self.goal, c.best_order, c.best_choice, self.tail, w)
         return Schedule.of(device=w.device, start=w.start, finish=w.finish)
 
-    def heat(self, moves: float) -> None:
+    def set_temperature(self, moves: float) -> None:
         """Set the temperature for a run of so many moves."""
-        self.hot = self.scale * HOT * max(1.0, moves / self.problem.n) ** GROWTH
+        self.initial = self.scale * INITIAL_TEMPERATURE * max(1.0, moves / self.problem.n) ** GROWTH
 
     def run_moves(self, moves: int, target: float, progress: Callable[[float], None]) -> None:
         """Run for a number of moves, from hot to cold."""
-        self.heat(moves)
+        self.set_temperature(moves)
         done = 0
         for step in range(STEPS):
             count = (moves - done) // (STEPS - step)
@@ -118,7 +118,7 @@ class Worker:
     def run_until(self, end: float, target: float, progress: Callable[[float], None]) -> None:
         """Run until a time of the clock, from hot to cold."""
         begun = time = now()
-        self.heat((end - begun) / self.move_seconds)
+        self.set_temperature((end - begun) / self.move_seconds)
         while time + self.move_seconds < end and self.best > target:
             count = max(1, int(min((end - begun) / STEPS, end - time) / self.move_seconds))
             self.anneal(count, (time - begun) / (end - begun), target)
@@ -170,7 +170,7 @@ class Team:
         seed: int,
     ) -> Team:
         """Make one worker per chain, all at the warm start; `tail` as for `decode`."""
-        scale = start.value * _warmth(problem)
+        scale = start.value * _transfer_factor(problem)
         workers = [
             Worker(
                 problem,
@@ -303,14 +303,16 @@ class Team:
             future.result()
 
 
-def _warmth(problem: Problem) -> float:
-    """Return the mean transfer over the mean duration, from 1 to `WARMEST`."""
+def _transfer_factor(problem: Problem) -> float:
+    """Return the mean transfer over the mean duration, from 1 to `MAX_TRANSFER_FACTOR`."""
     if problem.m == 0:
         return 1.0
     latency, per_byte = mean_transfer(problem)
     transfer = latency + per_byte * float(problem.arrays.pred_data.mean())
     seconds = float(mean_durations(problem).mean())
-    return min(max(transfer, seconds), WARMEST * seconds) / seconds if seconds > 0 else 1.0
+    if seconds <= 0.0:
+        return 1.0
+    return min(max(transfer, seconds), MAX_TRANSFER_FACTOR * seconds) / seconds
 
 
 def _part(progress: Progress, used: float, share: float, part: float, best: float) -> None:
@@ -319,7 +321,10 @@ def _part(progress: Progress, used: float, share: float, part: float, best: floa
 
 @dataclass
 class SearchHistory:
-    """A progress callback that records improvements: seconds since the start, and the value."""
+    """A progress callback that records improvements: their seconds and values.
+
+    Seconds count from the start.
+    """
 
     clock: Clock
     show: Progress
@@ -334,7 +339,10 @@ class SearchHistory:
 
 @contextmanager
 def reporting(progress: Progress | None, clock: Clock, bound: float) -> Iterator[SearchHistory]:
-    """Yield the progress callback: the caller's, a bar on a terminal for long runs, or none."""
+    """Yield the progress callback.
+
+    It is the caller's, a bar on a terminal for long runs, or none.
+    """
     if progress is not None:
         yield SearchHistory(clock, progress)
     elif sys.stderr.isatty() and clock.seconds is not None and clock.seconds >= BAR_SECONDS:

@@ -11,7 +11,7 @@ import numpy as np
 from weft.arguments import positive
 from weft.errors import InvalidInput
 from weft.model import Cluster, Problem, Workflow
-from weft.model.explain.words import seconds_text
+from weft.model.explain.quantities import format_seconds
 from weft.planners.planner import Planner
 from weft.planners.sizing.offers import offers_of
 from weft.planners.sizing.search import Counts, Rental, Search
@@ -56,7 +56,7 @@ class Sizing:
         """The answer in plain English."""
         if self.best is None:
             return f"No plan {self._limits()}; {self._nearest()}. {self._examined()}"
-        found = f"Rent {self.best}: {seconds_text(self.best.seconds)} for {self.best.cost:.4g}"
+        found = f"Rent {self.best}: {format_seconds(self.best.seconds)} for {self.best.cost:.4g}"
         return f"{found}{self._proof()}. {self._examined()}"
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ class Sizing:
     def _limits(self) -> str:
         parts = []
         if np.isfinite(self.deadline):
-            parts.append(f"within {seconds_text(self.deadline)}")
+            parts.append(f"within {format_seconds(self.deadline)}")
         if np.isfinite(self.budget):
             parts.append(f"for at most {self.budget:.4g}")
         return " ".join(["ends", *parts])
@@ -83,8 +83,8 @@ class Sizing:
     def _nearest(self) -> str:
         fast, cheap = self.front[0], self.front[-1]
         return (
-            f"the fastest is {fast} ({seconds_text(fast.seconds)} for {fast.cost:.4g}), the "
-            f"cheapest {cheap} ({seconds_text(cheap.seconds)} for {cheap.cost:.4g})"
+            f"the fastest is {fast} ({format_seconds(fast.seconds)} for {fast.cost:.4g}), the "
+            f"cheapest {cheap} ({format_seconds(cheap.seconds)} for {cheap.cost:.4g})"
         )
 
     def _proof(self) -> str:
@@ -93,7 +93,7 @@ class Sizing:
         if np.isfinite(self.deadline):
             return f"; no schedule meets the deadline for less than {self.bound:.4g}"
         if np.isfinite(self.budget):
-            return f"; no schedule within the budget ends before {seconds_text(self.bound)}"
+            return f"; no schedule within the budget ends before {format_seconds(self.bound)}"
         return f"; no schedule costs less than {self.bound:.4g}"
 
     def _examined(self) -> str:

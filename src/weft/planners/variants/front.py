@@ -10,7 +10,7 @@ from weft.model import Problem
 from weft.planners.bounds import lower_bound
 from weft.planners.planner import EXACT, Plan
 from weft.planners.search.clock import Clock
-from weft.planners.variants.selection import EFFORT, Tried, VariantChoices, least_of_all
+from weft.planners.variants.selection import EFFORT, EvaluatedChoice, VariantChoices, least_of_all
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def pareto(
             f"workflow '{problem.name}' has no variants; a front needs tasks with several ways"
         )
     choices, clock = VariantChoices(problem, min_accuracy, budget, seed), Clock(seconds)
-    front: list[Tried] = []
+    front: list[EvaluatedChoice] = []
     for pick in choices.starts():
         _enter(front, choices.allowed(pick))
     explored: set[tuple[int, ...]] = set()
@@ -82,11 +82,11 @@ def pareto(
     return [_front_plan(choices, x, bound) for x in sorted(front, key=_figures)]
 
 
-def _figures(x: Tried) -> tuple[float, float, float, float]:
+def _figures(x: EvaluatedChoice) -> tuple[float, float, float, float]:
     return (x.makespan, x.cost, x.energy, 0.0 if isnan(x.accuracy) else -x.accuracy)
 
 
-def _enter(front: list[Tried], new: Tried | None) -> None:
+def _enter(front: list[EvaluatedChoice], new: EvaluatedChoice | None) -> None:
     """Add a choice unless one on the front is as good; drop those that it beats."""
     if new is None or any(_no_worse(_figures(x), _figures(new)) for x in front):
         return
@@ -97,7 +97,7 @@ def _no_worse(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return all(a <= b + EXACT * abs(b) for a, b in zip(one, other, strict=True))
 
 
-def _front_plan(choices: VariantChoices, x: Tried, bound: float) -> FrontPlan:
+def _front_plan(choices: VariantChoices, x: EvaluatedChoice, bound: float) -> FrontPlan:
     chosen = choices.chosen(x.pick)
     made = Plan(x.problem, x.schedule, "heft", 0.0, min(bound, x.makespan), variants=chosen)
     return FrontPlan(made, x.makespan, x.cost, x.energy, x.accuracy)

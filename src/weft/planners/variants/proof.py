@@ -24,7 +24,7 @@ from weft.planners.search.exact import (
     Lanes,
     load_solver,
 )
-from weft.planners.variants.selection import Pick, Tried, VariantChoices
+from weft.planners.variants.selection import EvaluatedChoice, Pick, VariantChoices
 
 FINE = 10**9
 """Units of accuracy per 1."""
@@ -35,7 +35,7 @@ MONEY = 2.0**52
 
 def prove_variants(
     choices: VariantChoices,
-    warm: Tried,
+    warm: EvaluatedChoice,
     bound: float,
     clock: Clock,
     *,

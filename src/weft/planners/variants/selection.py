@@ -31,7 +31,7 @@ Pick = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Tried:
+class EvaluatedChoice:
     """A choice with its plan by HEFT."""
 
     pick: Pick
@@ -55,7 +55,7 @@ class VariantChoices:
     min_accuracy: float = -inf
     budget: float = inf
     seed: int = 0
-    tried: dict[Pick, Tried | None] = field(default_factory=dict)
+    tried: dict[Pick, EvaluatedChoice | None] = field(default_factory=dict)
 
     @cached_property
     def ways(self) -> dict[int, tuple[Variant, ...]]:
@@ -72,13 +72,13 @@ class VariantChoices:
         accuracy = mean_accuracy(self.chosen(pick))
         return isnan(accuracy) or accuracy >= self.min_accuracy - 1e-12
 
-    def plan(self, pick: Pick) -> Tried | None:
+    def plan(self, pick: Pick) -> EvaluatedChoice | None:
         """Return a choice with its plan; None: it fits no device."""
         if pick not in self.tried:
             self.tried[pick] = self._plan(pick)
         return self.tried[pick]
 
-    def _plan(self, pick: Pick) -> Tried | None:
+    def _plan(self, pick: Pick) -> EvaluatedChoice | None:
         chosen = self.chosen(pick)
         try:
             problem = resolve(self.problem, chosen)
@@ -88,9 +88,9 @@ class VariantChoices:
         span, c = schedule.makespan, problem.cluster
         cost = c.rent(span) + sum(v.cost for v in chosen.values())
         energy = c.energy(schedule.busy(problem.p), span)
-        return Tried(pick, problem, schedule, cost, energy, mean_accuracy(chosen))
+        return EvaluatedChoice(pick, problem, schedule, cost, energy, mean_accuracy(chosen))
 
-    def allowed(self, pick: Pick) -> Tried | None:
+    def allowed(self, pick: Pick) -> EvaluatedChoice | None:
         """Return a planned choice within all limits; None: it is not."""
         found = self.plan(pick) if self.accurate(pick) else None
         return found if found is not None and found.cost <= self.budget * (1 + 1e-12) else None
@@ -140,7 +140,7 @@ class VariantChoices:
         order = generator(self.seed, "variants").permutation(len(found))
         return [list(found)[k] for k in order.tolist()]
 
-    def search(self, clock: Clock) -> list[Tried]:
+    def search(self, clock: Clock) -> list[EvaluatedChoice]:
         """Return the best choices that were found, the shortest first; refuse if there is none."""
         best = min(
             (x for pick in self.starts() if (x := self.allowed(pick)) is not None),

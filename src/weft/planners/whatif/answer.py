@@ -13,7 +13,8 @@ from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.model import Problem, Schedule
 from weft.model.check import check
-from weft.model.explain.words import list_text, seconds_text, share_text
+from weft.model.explain.quantities import format_seconds
+from weft.model.explain.words import list_text, share_text
 from weft.planners.planner import Plan, Planner, plan
 from weft.planners.replays import replayed
 from weft.planners.whatif.changes import Change
@@ -58,17 +59,15 @@ class WhatIf:
         before, after = self.before.makespan, self.after.makespan
         head = f"with {list_text([c.words for c in self.changes])}, "
         if abs(self.saved) <= 1e-9 * before:
-            head += f"nothing changes: the makespan stays {seconds_text(before)}"
+            head += f"nothing changes: the makespan stays {format_seconds(before)}"
         else:
             size, way = abs(self.saved), "less" if self.saved > 0 else "more"
             head += (
-                f"the makespan is {seconds_text(after)} instead of {seconds_text(before)}: "
-                f"{seconds_text(size)} ({share_text(size, before)}) {way}"
+                f"the makespan is {format_seconds(after)} instead of {format_seconds(before)}: "
+                f"{format_seconds(size)} ({share_text(size, before)}) {way}"
             )
         tail = f"{len(self.moved)} of {self.before.problem.n} tasks move"
-        return (
-            f"{head}; no schedule is below {seconds_text(self.after.bound)}. {tail}{self._rent()}."
-        )
+        return f"{head}; no schedule is below {format_seconds(self.after.bound)}. {tail}{self._rent()}."
 
     def __str__(self) -> str:
         return self.sentence

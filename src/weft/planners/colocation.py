@@ -1,14 +1,14 @@
-"""Lower bound by glued tasks: tasks that must share a device within a target makespan, compiled.
+"""Lower bound by colocation: tasks that must share a device, compiled.
 
 Take a target T and any schedule without copies that ends by T. Let head[t, d] be the earliest start
 of task t on device d in any schedule and tail[t, d] the shortest time from its finish to the end.
 
 1. *Devices*: task t runs on d only if head[t, d] + duration[t, d] + tail[t, d] <= T, since it
    starts no earlier than its head and leaves at least its tail.
-2. *Glue*: for an edge u -> v on devices d and e that differ, v starts no earlier than head[u, d] +
-   duration[u, d] + transfer, so this plus duration[v, e] + tail[v, e] is at most T. If no pair of
-   possible devices satisfies this, u and v run on one device. This is an equivalence, so the tasks
-   fall into groups, each on one device.
+2. *Colocation*: for an edge u -> v on devices d and e that differ, v starts no earlier than
+   head[u, d] + duration[u, d] + transfer, so this plus duration[v, e] + tail[v, e] is at most T. If
+   no pair of possible devices satisfies this, u and v run on one device. This is an equivalence, so
+   the tasks fall into groups, each on one device.
 3. *One machine*: tasks of one group do not overlap. If d is their device, then for every subset S
    the least head in S + all durations in S + the least tail in S is at most T (Carlier 1982).
    Otherwise the group does not run on d.
@@ -37,13 +37,13 @@ FIRST_STEP, STEPS = 0.02, 7
 """First relative distance of a target from the known bound, and steps of the bisection."""
 
 
-def glue_bound(problem: Problem, known: float) -> float:
+def colocation_bound(problem: Problem, known: float) -> float:
     """Return a lower bound on the makespan without copies, at least the `known` one.
 
     Examples
     --------
     >>> p = Problem.from_arrays([[3.0, 3.0]] * 3, [[0, 1], [1, 2]], 9.0, bandwidth=1.0)
-    >>> glue_bound(p, 8.0) > 8.9
+    >>> colocation_bound(p, 8.0) > 8.9
     True
     """
     if problem.m == 0 or problem.m * problem.p**2 > PAIRS or known <= 0.0:

@@ -1,4 +1,4 @@
-"""HEFT by ranks with other weights of transfers, in the search on large graphs."""
+"""Passes from both ends, and HEFT by ranks with other weights of transfers, on large graphs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from weft.planners import plan
 from weft.planners.lists.insertion import as_schedule
 from weft.planners.search import forward_backward
 from weft.planners.search.clock import Clock
-from weft.planners.search.forward_backward import pass_until_end
-from weft.planners.search.weighted_ranks import WEIGHTS, weighted_heft
+from weft.planners.search.forward_backward import WEIGHTS, pass_until_end, weighted_heft
 
 
 def drawn(n: int = 400, p: int = 8) -> Problem:
