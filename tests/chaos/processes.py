@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
 
-from weft.runtime.backends.descendants import VARIABLE
+from weft.runtime.backends.leftover_processes import VARIABLE
 from weft.runtime.backends.payload import PREFIX
 
 MARK = "WEFT_CHAOS"

@@ -22,7 +22,7 @@ from tests.support.fake_slurm import fake_allocation
 from tests.support.instances import chain, fan
 from tests.support.waiting import wait_until
 from weft.runtime import HyperQueueBackend, LocalDevice, PilotDevice, SlurmBackend, current_device
-from weft.runtime.backends.descendants import descendants
+from weft.runtime.backends.leftover_processes import descendants
 from weft.runtime.backends.payload import inline, pack, unpack
 from weft.runtime.backends.pilots.listener import PilotListener
 
@@ -78,13 +78,13 @@ def test_a_device_that_no_worker_can_hold_is_left_out_or_an_error(server):
     large = [PilotDevice("small"), PilotDevice("large", cpus=64)]
     with (
         pytest.warns(UserWarning, match=r"'large' did not start within 15 s; it asks for 64 cpus"),
-        HyperQueueBackend(large, address=server.folder, patience=15.0) as backend,
+        HyperQueueBackend(large, address=server.folder, start_seconds=15.0) as backend,
     ):
         trace = weft.run([f.square(k) for k in range(3)], backend=backend, history=False)
     assert trace.value == [0, 1, 4]
     assert set(trace.device.tolist()) == {0}
     with (
-        HyperQueueBackend(large[1:], address=server.folder, patience=0.2) as backend,
+        HyperQueueBackend(large[1:], address=server.folder, start_seconds=0.2) as backend,
         pytest.raises(weft.WeftError, match="no device is left: device 'large' did not start"),
     ):
         weft.run(f.square(2), backend=backend, history=False)

@@ -14,7 +14,7 @@ import weft
 from tests.support.waiting import PATIENCE
 from weft.model import Workflow
 from weft.runtime import LocalDevice
-from weft.runtime.backends.descendants import VARIABLE
+from weft.runtime.backends.leftover_processes import VARIABLE
 from weft.runtime.backends.local.pool import end_idle_processes, shared_backend
 from weft.runtime.backends.protocol import Call
 

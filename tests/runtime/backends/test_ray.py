@@ -22,7 +22,7 @@ from tests.support.instances import chain, fan
 from tests.support.waiting import wait_until
 from weft.model.trace import LOST
 from weft.runtime import LocalDevice, RayBackend, RayDevice, TaskFailed
-from weft.runtime.backends.descendants import children
+from weft.runtime.backends.leftover_processes import children
 from weft.runtime.backends.protocol import Call, Finished, Transfer
 from weft.runtime.backends.ray import backend as backend_module
 from weft.runtime.backends.ray import session as ray_session
@@ -406,7 +406,7 @@ sys.path.insert(0, {root!r})
 import weft
 from tests.support import run_functions as f
 from weft.runtime import RayBackend
-from weft.runtime.backends.descendants import descendants
+from weft.runtime.backends.leftover_processes import descendants
 
 backend = RayBackend(1)
 token = backend._session._token

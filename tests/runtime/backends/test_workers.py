@@ -19,8 +19,8 @@ from tests.support.instances import chain, fan
 from tests.support.waiting import PATIENCE, wait_until
 from weft.runtime import DaskBackend, LocalBackend, LocalDevice, RunOptions, TaskFailed
 from weft.runtime.backends.calls import MAX_KILLED_STARTS, MAX_STARTS
-from weft.runtime.backends.dask.workers import SILENCE, WorkerRegistry, join_present
-from weft.runtime.backends.descendants import descendants
+from weft.runtime.backends.dask.worker_registry import SILENCE, WorkerRegistry, join_present
+from weft.runtime.backends.leftover_processes import descendants
 from weft.runtime.backends.local.device import local_devices
 from weft.runtime.backends.local.poll import FilePoll
 
@@ -128,7 +128,7 @@ def test_a_dask_worker_that_never_starts_is_left_out(tmp_path):
 
 def test_a_dask_scheduler_that_stays_silent_is_gone(monkeypatch):
     registry = WorkerRegistry.__new__(WorkerRegistry)
-    registry.local, registry.client, registry.lines = None, SimpleNamespace(), []
+    registry.local, registry.client, registry.threads = None, SimpleNamespace(), []
     registry.begin_run(None, list)
     clock = iter([0.0, 100.0, 100.0 + SILENCE, 101.0 + SILENCE, 200.0, 201.0 + SILENCE])
     monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
@@ -218,20 +218,20 @@ def test_a_number_of_devices_that_cannot_be_is_refused_at_once():
 def test_a_worker_that_dies_during_the_handshake_is_not_waited_for():
     answers = threading.Event()
     here = ["alive", "dead"]
-    greetings = {
+    handshakes = {
         threading.Thread(target=answers.wait, daemon=True): "alive",
         threading.Thread(target=threading.Event().wait, daemon=True): "dead",
     }
-    for thread in greetings:
+    for thread in handshakes:
         thread.start()
 
     def present():
         here.remove("dead") if "dead" in here else answers.set()
         return list(here)
 
-    join_present(greetings, present, limit=PATIENCE)
+    join_present(handshakes, present, limit=PATIENCE)
     assert answers.is_set()  # it waited for the answer of the other one
-    assert [thread.is_alive() for thread in greetings] == [False, True]
+    assert [thread.is_alive() for thread in handshakes] == [False, True]
 
 
 @pytest.mark.parametrize("seconds", [1e7, 1e12])

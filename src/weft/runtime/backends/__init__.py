@@ -2,9 +2,9 @@
 
 - `calls`: the calls of a run, for other processes
 - `dask`: workers of a Dask cluster
-- `descendants`: processes that tasks leave behind
 - `fake`: a virtual clock, for tests
 - `hyperqueue`: tasks of a HyperQueue server
+- `leftover_processes`: processes that tasks leave behind
 - `local`: processes of this machine
 - `named`: backends by name
 - `payload`: data between processes: pickled values with shared buffers
@@ -19,9 +19,9 @@
 __all__ = [
     "calls",
     "dask",
-    "descendants",
     "fake",
     "hyperqueue",
+    "leftover_processes",
     "local",
     "named",
     "payload",

@@ -21,7 +21,7 @@ START_LIMIT = 600.0
 lives may take minutes on a busy machine."""
 
 OTHERS_START_LIMIT = 120.0
-"""Seconds for workers of a cluster that somebody else runs, which may be full."""
+"""Seconds for workers of a cluster that weft did not start, which may be full."""
 
 MAX_STARTS = 3
 """Starts in a row at which a worker may end itself before its device is left out."""

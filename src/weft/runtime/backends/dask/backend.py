@@ -4,7 +4,7 @@ Results stay on the workers and move between them. A task is one Dask task with 
 dependencies, so Dask recomputes results that a dead worker held. A task with a strict pin waits
 forever for an address that no longer exists: so a task is pinned until it is done, and retracted
 when its worker is lost. `weft.runtime.backends.dask.tasks.OrderSequencer` keeps the order per
-device, `workers` registers the workers, and `plan` submits a whole plan as one graph.
+device, `worker_registry` registers the workers, and `plan` submits a whole plan as one graph.
 """
 
 from __future__ import annotations
@@ -33,13 +33,12 @@ try:
     from distributed import Client
 
     from weft.runtime.backends.dask import plugin, tasks
-    from weft.runtime.backends.dask.messages import TaskMessages
+    from weft.runtime.backends.dask.messages import TaskMessages, event_of
     from weft.runtime.backends.dask.outbox import ClientPace, HeldResult, Outbox
     from weft.runtime.backends.dask.plan import WholeGraph
-    from weft.runtime.backends.dask.reports import event_of
     from weft.runtime.backends.dask.results import Results
     from weft.runtime.backends.dask.sites import DeviceThread, WorkerSite, resources_of
-    from weft.runtime.backends.dask.workers import TICK, Inbox, WorkerRegistry
+    from weft.runtime.backends.dask.worker_registry import TICK, Inbox, WorkerRegistry
 except ImportError as error:
     raise MissingExtra("distributed", "dask") from error
 
@@ -110,7 +109,7 @@ class DaskBackend(RealBackend):
         self.client.subscribe_topic(run, lambda event: inbox.put(event[1]))
         self.client.register_plugin(plugin.Reporter(run, self.client.id))
         self._outbox = Outbox(self.client, run)
-        self._pace.hurry()
+        self._pace.shorten_interval()
         new = self.registry.wait_for_workers()
         self._receive_all()
         self._events = [
@@ -133,47 +132,47 @@ class DaskBackend(RealBackend):
 
     def submit(self, order: Order, device: int, priority: float) -> None:
         """Make an order a Dask task; it is sent with those of the same moment."""
-        line = self.registry.lines[device]
-        if not line.site.up:
+        thread = self.registry.threads[device]
+        if not thread.site.up:
             return  # its loss is among the next events
         instance = order.members[0]
         key = self._messages.key(instance, str(order.number))
         keys = tuple(None if i is None else self._results[i].key for i in order.inputs[0])
-        self._before[order.number] = line.last
+        self._before[order.number] = thread.last
         message_of = self._messages.message_of(
-            instance, order.number, line, keys, before=line.last, chooses=order.chooses[0]
+            instance, order.number, thread, keys, before=thread.last, chooses=order.chooses[0]
         )
         self._numbers[key] = order.number
         self._pending[order.number] = self._outbox.submit(
             plugin.PackedOrder(
                 key,
-                line.site.address,  # this one only: an order must not end one worker after another
+                thread.site.address,  # no other: an order must not end one worker after another
                 priority,
                 [key for key in keys if key is not None],
-                resources_of(self._workload, instance, line.site),
+                resources_of(self._workload, instance, thread.site),
                 pickle.dumps(message_of),
             )
         )
-        line.last = order.number
-        line.orders.append(order)
+        thread.last = order.number
+        thread.orders.append(order)
         self._where[order.number] = device
-        if len(line.orders) == 1:
+        if len(thread.orders) == 1:
             self._events.append(protocol.Started(order.number, device, self.clock()))
 
     def cancel(self, number: int) -> None:
         """Cancel an order that waits; if it runs, end its worker, which is replaced."""
         if number not in self._where:
             return
-        line = self.registry.lines[self._where[number]]
-        if line.orders[0].number == number:
-            self._to_kill.append(line.site)
+        thread = self.registry.threads[self._where[number]]
+        if thread.orders[0].number == number:
+            self._to_kill.append(thread.site)
             return
-        order = next(order for order in line.orders if order.number == number)
-        line.orders.remove(order)
+        order = next(order for order in thread.orders if order.number == number)
+        thread.orders.remove(order)
         del self._where[number]
         self._pending.pop(number).release()
         self._outbox.send()
-        self._skip(line, number)
+        self._skip(thread, number)
 
     def wait(self, until: float) -> list[Event]:
         """Send the orders of this moment; return the next events of the scheduler."""
@@ -211,10 +210,10 @@ class DaskBackend(RealBackend):
 
     def finish(self) -> None:
         """Release all results; end own workers that are busy."""
-        for line in self.registry.lines:
-            if line.orders and self.registry.local is not None and line.site.up:
-                self.registry.kill(line.site)
-                line.site.up, line.site.dead = False, line.site.id
+        for thread in self.registry.threads:
+            if thread.orders and self.registry.local is not None and thread.site.up:
+                self.registry.kill(thread.site)
+                thread.site.up, thread.site.dead = False, thread.site.id
         if self._graph is not None:
             self._graph.leave()
         self._results.clear()
@@ -254,9 +253,9 @@ class DaskBackend(RealBackend):
         """Send a graph and forward its reports until it is done or something deviates."""
         if any(isinstance(event, protocol.DeviceLost) for event in self._events):
             return
-        lines = self.registry.lines[: self._known]
+        threads = self.registry.threads[: self._known]
         graph = self._graph or WholeGraph(
-            self.client, self._messages, lines, self._results, self._outbox, pinned=pinned
+            self.client, self._messages, threads, self._results, self._outbox, pinned=pinned
         )
         self._graph = None
         graph.submit(rows)
@@ -309,22 +308,24 @@ class DaskBackend(RealBackend):
         elif word == "ready":
             self._ready(message)
         elif not self.registry.known(message):
-            self.registry.handshake(self.registry.settle(message) or self.registry.join(message))
+            self.registry.handshake(
+                self.registry.match_worker(message) or self.registry.join(message)
+            )
 
     def _ready(self, message: dict[str, Any]) -> None:
         for device in self.registry.ready(message):
-            self.registry.lines[device].last = -1
+            self.registry.threads[device].last = -1
             self._events.append(protocol.DeviceAdded(device, self.clock()))
 
     def _lose(self, site: WorkerSite) -> None:
         text, fault = self.registry.lose(site)
         for device in site.devices:
-            line = self.registry.lines[device]
-            for order in line.orders:
+            thread = self.registry.threads[device]
+            for order in thread.orders:
                 del self._where[order.number]
                 self._pending.pop(order.number).release()
-            line.orders.clear()
-            line.early.clear()
+            thread.orders.clear()
+            thread.early.clear()
             lost = protocol.DeviceLost(device, self.clock(), text, fault)  # type: ignore[arg-type]
             self._events.append(lost)
 
@@ -334,32 +335,32 @@ class DaskBackend(RealBackend):
             self.recomputed += report is not None
             return
         device = self._where[number]
-        line = self.registry.lines[device]
+        thread = self.registry.threads[device]
         if message["word"] == "erred":
             text = f"Dask gave it up: {message['text']}"
-            line.early[number] = protocol.Failed(
+            thread.early[number] = protocol.Failed(
                 number, device, self.clock(), self.clock(), "killed", text, message["traceback"]
             )
-            self._skip(line, number)
+            self._skip(thread, number)
         else:
-            line.early[number] = self._event(
+            thread.early[number] = self._event(
                 number,
                 device,
                 report or {"start": 0.0, "finish": 0.0, "fault": "killed", "text": "cancelled"},
             )
-        self._report_ends(line, device)
+        self._report_ends(thread, device)
 
     def _event(
         self, number: int, device: int, report: tasks.Report
     ) -> protocol.Finished | protocol.Failed:
-        site = self.registry.lines[device].site
+        site = self.registry.threads[device].site
         return event_of(number, device, report, site, self.registry.sites, self._origin)
 
-    def _report_ends(self, line: DeviceThread, device: int) -> None:
+    def _report_ends(self, thread: DeviceThread, device: int) -> None:
         """Report the ends on a device in the order of its orders."""
-        while line.orders and line.orders[0].number in line.early:
-            order = line.orders.popleft()
-            event = line.early.pop(order.number)
+        while thread.orders and thread.orders[0].number in thread.early:
+            order = thread.orders.popleft()
+            event = thread.early.pop(order.number)
             del self._where[order.number]
             result = self._pending.pop(order.number)
             if isinstance(event, protocol.Finished):
@@ -368,16 +369,16 @@ class DaskBackend(RealBackend):
             else:
                 result.release()
             self._events.append(event)
-            if line.orders:
+            if thread.orders:
                 self._events.append(
-                    protocol.Started(line.orders[0].number, device, max(event.finish, 0.0))
+                    protocol.Started(thread.orders[0].number, device, max(event.finish, 0.0))
                 )
 
     # -- small things -------------------------------------------------------
 
-    def _skip(self, line: DeviceThread, number: int) -> None:
+    def _skip(self, thread: DeviceThread, number: int) -> None:
         """Let the orders behind a removed one proceed."""
-        self.registry.ask(tasks.drop, self._run, number, self._before[number], site=line.site)
+        self.registry.ask(tasks.drop, self._run, number, self._before[number], site=thread.site)
 
     def _reset(self) -> None:
         self._run = ""

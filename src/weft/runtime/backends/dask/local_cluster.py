@@ -20,7 +20,7 @@ from distributed import Scheduler, SpecCluster
 from weft.errors import WeftError
 from weft.runtime.backends.calls import MAX_KILLED_STARTS, MAX_STARTS
 from weft.runtime.backends.dask.process import SILENT, serve
-from weft.runtime.backends.descendants import VARIABLE, end_descendants, new_token
+from weft.runtime.backends.leftover_processes import VARIABLE, end_descendants, new_token
 from weft.runtime.backends.local.device import LocalDevice
 from weft.runtime.backends.local.process import ONE_THREAD, cause_of
 from weft.runtime.backends.local.worker import environment

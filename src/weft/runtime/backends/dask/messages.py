@@ -1,4 +1,7 @@
-"""Messages to Dask workers: functions and arguments, pickled, and the keys of Dask tasks."""
+"""Messages to Dask workers, keys of Dask tasks, and events from workers' reports.
+
+Messages hold functions and arguments as pickles.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ from distributed.protocol.pickle import dumps
 
 from weft.model import Workload
 from weft.runtime.backends.calls import Calls, pickled_function
-from weft.runtime.backends.dask.sites import DeviceThread
-from weft.runtime.backends.dask.tasks import TaskMessage
-from weft.runtime.backends.protocol import Call
+from weft.runtime.backends.dask.sites import DeviceThread, WorkerSite
+from weft.runtime.backends.dask.tasks import Report, TaskMessage
+from weft.runtime.backends.protocol import Call, Failed, Finished, Transfer
 
 LARGE = 1 << 20
 """Bytes of arguments about which Dask warns."""
@@ -59,7 +62,7 @@ class TaskMessages:
         self,
         instance: int,
         number: int,
-        line: DeviceThread,
+        thread: DeviceThread,
         inputs: tuple[str | None, ...],
         *,
         before: int = -1,
@@ -69,8 +72,8 @@ class TaskMessages:
         return TaskMessage(
             run=self.run,
             number=number,
-            device=line.name,
-            home=line.site.id,
+            device=thread.name,
+            home=thread.site.id,
             before=before,
             function=self._calls.functions[self._calls.function[instance]],
             arguments=self._calls.arguments(instance),
@@ -81,10 +84,43 @@ class TaskMessages:
 
 @contextlib.contextmanager
 def quietly(size: int) -> Iterator[None]:
-    """Silence the warning about large arguments: they must be part of a task to repeat it."""
+    """Silence the warning about large arguments.
+
+    They must be part of a task, so that Dask can repeat it.
+    """
     if size < LARGE:
         yield
         return
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sending large graph", category=UserWarning)
         yield
+
+
+def event_of(
+    number: int,
+    device: int,
+    report: Report,
+    site: WorkerSite,
+    sites: Sequence[WorkerSite],
+    origin: float,
+) -> Finished | Failed:
+    """Return the end of an order on a device of `site`; the run began at `origin`."""
+    start, finish = (report[k] - site.offset - origin for k in ("start", "finish"))
+    if "fault" in report:
+        words = report["fault"], report["text"], report.get("traceback", "")
+        return Failed(number, device, start, finish, *words)
+    near = {s.address: s.devices[0] for s in sites if report["transfers"]}
+    moved = tuple(
+        Transfer(near.get(source, device), size, seconds)
+        for source, size, seconds in report["transfers"]
+    )
+    return Finished(
+        number,
+        device,
+        start,
+        finish,
+        (float(report["size"]),),
+        (tuple(report["branches"]),),
+        moved,
+        site.id,
+    )

@@ -1,4 +1,4 @@
-"""What the driver sends to the scheduler of Dask during a run: orders, and results to release.
+"""Messages of the driver to the Dask scheduler: orders, and results to release.
 
 A client of Dask that holds a future receives a message when its result exists, and sends one when
 it is released. Here the plugin of the run holds the results, so that neither is needed.
@@ -13,7 +13,7 @@ from typing import Any
 from weft.runtime.backends.dask.plugin import QUICK, PackedOrder
 
 RELEASED_TOGETHER = 100
-"""Small results that are released at once: the scheduler tells each worker, and gets an answer."""
+"""Small results that are released at once: a release is a message per worker and an answer."""
 
 RELEASED_BYTES = 1 << 20
 """Bytes of results that are not kept until there are as many."""
@@ -75,20 +75,20 @@ class Outbox:
 
 
 class ClientPace:
-    """The seconds for which a client of Dask batches its messages to the scheduler: 10 ms."""
+    """The interval at which a Dask client sends its batched messages: 10 ms."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
         self._before: float | None = None
 
-    def hurry(self) -> None:
-        """Shorten them to 1 ms, until `restore`."""
+    def shorten_interval(self) -> None:
+        """Shorten it to 1 ms, until `restore`."""
         comm: Any = getattr(self._client, "scheduler_comm", None)
         if hasattr(comm, "interval") and self._before is None:
             self._before, comm.interval = comm.interval, min(comm.interval, QUICK)
 
     def restore(self) -> None:
-        """Batch as before."""
+        """Set the interval as before."""
         comm: Any = getattr(self._client, "scheduler_comm", None)
         if hasattr(comm, "interval") and self._before is not None:
             comm.interval = self._before

@@ -3,7 +3,7 @@
 A graph that Dask places itself looks to Dask like the user's own: only the last tasks are asked
 for, and the plugin of the run holds the other results. Dask assigns tasks in another order if all
 of them are asked for, which puts tasks of the beginning on other workers. Workers of unlike speed
-are the exception: `lone_sources` chooses those of the first tasks.
+are the exception: `place_first_tasks` chooses those of the first tasks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import dask
 
-from weft.runtime.backends.dask.lone_sources import lone_sources
+from weft.runtime.backends.dask.first_tasks import place_first_tasks
 from weft.runtime.backends.dask.messages import TaskMessages, quietly
 from weft.runtime.backends.dask.outbox import HeldResult, Outbox
 from weft.runtime.backends.dask.plugin import PLACED_BY_DASK, DeviceTable
@@ -39,20 +39,20 @@ class WholeGraph:
         self,
         client: Any,
         messages: TaskMessages,
-        lines: Sequence[DeviceThread],
+        threads: Sequence[DeviceThread],
         results: Results,
         outbox: Outbox,
         *,
         pinned: bool = True,
     ) -> None:
-        self.lines = list(lines)
+        self.threads = list(threads)
         self._client = client
         self._messages = messages
         self._results = results
         self._outbox = outbox
         self._pinned = pinned
         self._plans = 0
-        self._free = [0.0] * len(self.lines)
+        self._free = [0.0] * len(self.threads)
         self._ended: dict[int, float] = {}
         """Instance -> its end."""
         self._rows: dict[str, PlanRow] = {}
@@ -78,7 +78,7 @@ class WholeGraph:
         for k, (key, row) in enumerate(sent.items()):
             read = [keys.get(i) or futures.get(i) or known[i] for i in row.parents]
             names = tuple(one if isinstance(one, str) else one.key for one in read)
-            message_of = self._messages.message_of(row.instance, k, self.lines[row.device], names)
+            message_of = self._messages.message_of(row.instance, k, self.threads[row.device], names)
             graph[key] = (perform, replace(message_of, home=""), *read)
             size += len(message_of.arguments)
         asked = list(sent) if self._pinned else last_of(sent)
@@ -89,13 +89,13 @@ class WholeGraph:
         self._futures |= dict(zip(asked, made, strict=True))
 
     def _wishes(self, sent: Mapping[str, PlanRow]) -> dict[str, Any]:
-        """Return the annotations of a graph: worker and rank, or the workers of its sources."""
+        """Return the annotations of a graph: worker and rank, or workers of first tasks."""
         if self._pinned:
-            pins = {key: [self.lines[row.device].site.address] for key, row in sent.items()}
+            pins = {key: [self.threads[row.device].site.address] for key, row in sent.items()}
             ranks = {"priority": DeviceTable({key: -k for k, key in enumerate(sent)})}
         else:
             kinds = {key: self._messages.kind(row.instance) for key, row in sent.items()}
-            found = lone_sources(sent, kinds, self.lines)
+            found = place_first_tasks(sent, kinds, self.threads)
             pins = {key: [found[key]] if key in found else [] for key in sent if found}
             ranks = {}
         wishes = {"workers": DeviceTable(pins), **ranks, "allow_other_workers": True}
@@ -143,7 +143,7 @@ class WholeGraph:
         """Assign the end of a task to a thread of its worker that was free."""
         begin = max([event.start, *(self._ended.get(parent, 0.0) for parent in row.parents)])
         devices = (
-            [device for device in site.devices if device < len(self.lines)]
+            [device for device in site.devices if device < len(self.threads)]
             if site is not None
             else []
         )

@@ -1,4 +1,4 @@
-"""The plugin of a run in the scheduler of Dask: it takes orders and reports ends of tasks.
+"""The plugin of a run in the Dask scheduler: takes orders, reports ends of tasks.
 
 Dask imports this module on its scheduler; here only the Dask backend does.
 """
@@ -40,7 +40,7 @@ class PackedOrder(NamedTuple):
 
 
 class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed everywhere
-    """Takes the orders of a run, and reports ends of tasks and changes of workers to its client.
+    """Takes orders; reports ends of tasks and changes of workers to the client.
 
     Results of orders are held in the name of the run, as if it were a client of its own. During a
     run stealing is off, and messages to workers are batched for 1 ms instead of 5 ms.
@@ -61,7 +61,7 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
         if self.stole:
             await scheduler.extensions["stealing"].stop()
         for worker in scheduler.workers:
-            self._hurry(worker)
+            self._shorten_interval(worker)
         scheduler.client_desires_keys(keys=[], client=self.run)
         scheduler.stream_handlers[self.run] = self.take_message
 
@@ -104,7 +104,10 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
     def update_graph(
         self, scheduler: Any, *, keys: Collection[Any], tasks: Sequence[Any], **_: Any
     ) -> None:
-        """Hold the results of a graph that Dask places; its client asks for the last ones only."""
+        """Hold the results of a graph that Dask places.
+
+        Its client asks for the last results only.
+        """
         name = f"-{self.run}-{PLACED_BY_DASK}"
         held = [k for k in tasks if isinstance(k, str) and name in k and k not in keys]
         scheduler.client_desires_keys(keys=held, client=self.run)
@@ -153,7 +156,7 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
 
     def add_worker(self, scheduler: Any, worker: str) -> None:
         """Report a new worker."""
-        self._hurry(worker)
+        self._shorten_interval(worker)
         self.scheduler.log_event(self.run, {"word": "added", **_facts(scheduler.workers[worker])})
 
     def remove_client(self, scheduler: Any, client: str) -> None:
@@ -166,7 +169,7 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
         self.paces.pop(worker, None)
         scheduler.log_event(self.run, {"word": "lost", "worker": worker})
 
-    def _hurry(self, worker: str) -> None:
+    def _shorten_interval(self, worker: str) -> None:
         comm = self.scheduler.stream_comms.get(worker)
         if comm is not None:
             self.paces.setdefault(worker, comm.interval)

@@ -17,9 +17,7 @@ SILENT = 60
 
 def serve(name: str, scheduler: str, scratch: str, memory: int) -> None:
     """Run a worker until the scheduler or the parent process ends."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C is the driver's business: it ends its workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles Ctrl-C: it ends its workers
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
     async def live() -> None:

@@ -16,13 +16,16 @@ from weft.errors import WeftError
 from weft.runtime.backends.dask.messages import quietly
 from weft.runtime.backends.dask.outbox import HeldResult
 from weft.runtime.backends.dask.tasks import given
-from weft.runtime.backends.dask.workers import TICK, WorkerRegistry
+from weft.runtime.backends.dask.worker_registry import TICK, WorkerRegistry
 from weft.runtime.backends.payload import unpack
 from weft.runtime.backends.result_file import load
 
 
 class Results:
-    """Instance -> its result, held for the run or as a future; Dask recomputes lost results."""
+    """Instance -> its result, held for the run or as a future.
+
+    Dask recomputes lost results.
+    """
 
     def __init__(self, registry: WorkerRegistry) -> None:
         self._registry = registry

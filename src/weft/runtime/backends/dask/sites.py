@@ -1,4 +1,4 @@
-"""The workers of Dask as sites, which outlive their processes, and their threads as devices."""
+"""Dask workers as sites, which outlive their processes, and threads as devices."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def site_of(facts: Facts, spec: LocalDevice | None = None) -> WorkerSite:
     )
 
 
-def lines_of(site: WorkerSite, first: int) -> list[DeviceThread]:
+def threads_of(site: WorkerSite, first: int) -> list[DeviceThread]:
     """Return a device per thread of a worker, numbered from `first`."""
     names = [site.name] if site.threads == 1 else [f"{site.name}.{k}" for k in range(site.threads)]
     site.devices = list(range(first, first + len(names)))
@@ -83,7 +83,7 @@ def kinds_of(sites: Sequence[WorkerSite], given: Mapping[str, str]) -> dict[str,
 
 
 def capacities_of(sites: Sequence[WorkerSite]) -> dict[str, dict[str, float]]:
-    """Return what the tasks of a worker share: its threads, its memory and its resources.
+    """Return the capacities of the workers: threads, memory and resources.
 
     A worker has none of a resource that only others have.
     """

@@ -40,8 +40,7 @@ class TaskMessage:
     run, number : the run and the order
     device : name of the device
     home : id of the intended worker; if that one is lost, Dask may run the task anywhere. Empty in
-    a
-        whole plan, where Dask holds all dependents too
+        a whole plan, where Dask holds all dependents too
     before : order that must end on the device first; -1: none
     function, arguments : pickles
     inputs : key of the result of each slot; None: edge not taken
@@ -210,7 +209,7 @@ def size_of(value: Any) -> int:
 
 
 def _transfers(worker: Any, message_of: TaskMessage) -> list[tuple[str, float, float]]:
-    """Return (worker, bytes, seconds) of transfers for this task that are not reported yet."""
+    """Return (worker, bytes, seconds) of this task's transfers not reported yet."""
     found = []
     try:
         for entry in islice(reversed(worker.transfer_incoming_log), 50):
@@ -233,7 +232,7 @@ def given(data: bytes) -> Any:
 
 
 def handshake(functions: Sequence[bytes], cores: Sequence[int]) -> dict[str, Any]:
-    """Preload functions and pin cores; return the process id and the seconds of some work."""
+    """Preload functions and pin cores; return process id and seconds of some work."""
     for data in functions:
         _function(data)
     if cores and hasattr(os, "sched_setaffinity"):
@@ -243,7 +242,7 @@ def handshake(functions: Sequence[bytes], cores: Sequence[int]) -> dict[str, Any
 
 @lru_cache(maxsize=1)
 def work_seconds() -> float:
-    """Return the seconds that this process takes for a small piece of work, measured once.
+    """Return the seconds of a small piece of work in this process, measured once.
 
     It is some milliseconds of computing: longer than the share of a period that a processor quota
     grants at once.

@@ -1,4 +1,4 @@
-"""The HyperQueue backend: each device is a task of a HyperQueue server that runs weft's tasks.
+"""The HyperQueue backend: a device is a task of a server, and runs weft's tasks.
 
 HyperQueue gives cores, GPUs and memory on any of its hosts and decides where a device is; weft
 decides which task a device runs next, in the order of its plan or policy. A task costs a message
@@ -15,7 +15,7 @@ from typing import Any
 
 from weft.errors import InvalidInput, Unsupported, WeftError
 from weft.runtime.backends.hyperqueue.server import OwnServer, connected, hyperqueue, request
-from weft.runtime.backends.pilots.backend import PATIENCE, PilotBackend
+from weft.runtime.backends.pilots.backend import START_SECONDS, PilotBackend
 from weft.runtime.backends.pilots.device import Devices, PilotDevice, pilot_devices
 from weft.runtime.costs.profiler import cores_here
 
@@ -36,7 +36,7 @@ class HyperQueueBackend(PilotBackend):
         and end with `close`
     host : address of this machine that workers connect to; by default loopback for an own server,
         the name of this machine for a running one
-    patience : seconds in which HyperQueue must start each device
+    start_seconds : seconds in which HyperQueue must start each device
     logs : folder for the output of workers; by default it is dropped
     """
 
@@ -48,7 +48,7 @@ class HyperQueueBackend(PilotBackend):
         *,
         address: str | Path | None = None,
         host: str | None = None,
-        patience: float = PATIENCE,
+        start_seconds: float = START_SECONDS,
         logs: str | Path | None = None,
     ) -> None:
         self._hq = hyperqueue()
@@ -61,7 +61,7 @@ class HyperQueueBackend(PilotBackend):
         for spec in specs:
             _refuse_unknown(spec, own=address is None)
         default = "127.0.0.1" if address is None else socket.gethostname()
-        super().__init__(specs, host=host or default, patience=patience)
+        super().__init__(specs, host=host or default, start_seconds=start_seconds)
         self._logs = None if logs is None else Path(logs).resolve()
         self._server = OwnServer(sum(spec.cpus for spec in specs)) if address is None else None
         try:
@@ -112,7 +112,7 @@ class HyperQueueJob:
         self._connection, self._number = client.connection, number
 
     def exit_code(self) -> int | None:
-        """Return the exit code that HyperQueue reports for a failed task; None: there is none."""
+        """Return the exit code that HyperQueue reports for a failed task, if any."""
         try:
             failed = self._connection.get_failed_tasks([self._number]).get(self._number, {})
         except Exception:  # noqa: BLE001  # the server is gone
@@ -124,7 +124,7 @@ class HyperQueueJob:
         return -int(found[2]) if found[2] else int(found[1])
 
     def cancel(self) -> None:
-        """Do nothing: a pilot ends with its connection; one that starts later cannot connect."""
+        """Do nothing: a pilot ends with its connection, and a later one cannot connect."""
 
 
 def _amounts(spec: PilotDevice, *, own: bool) -> list[tuple[str, float]]:

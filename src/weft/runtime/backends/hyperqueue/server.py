@@ -1,4 +1,4 @@
-"""A HyperQueue server with one worker, in a process of its own that ends with this one."""
+"""A HyperQueue server with one worker, in a process that ends with this one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import InvalidInput, WeftError
-from weft.runtime.backends.descendants import VARIABLE, end_descendants, new_token
+from weft.runtime.backends.leftover_processes import VARIABLE, end_descendants, new_token
 from weft.runtime.backends.payload import make_folder, remove_folder
 
 PROGRAM = """\

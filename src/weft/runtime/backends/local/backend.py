@@ -17,7 +17,7 @@ from typing import Any
 from weft.model import Cluster, Workload
 from weft.runtime.backends import protocol
 from weft.runtime.backends.calls import Calls, CallTable, pickled_function
-from weft.runtime.backends.descendants import end_descendants
+from weft.runtime.backends.leftover_processes import end_descendants
 from weft.runtime.backends.local import worker
 from weft.runtime.backends.local.device import (
     LocalDevices,
@@ -69,7 +69,7 @@ class LocalBackend(WorkerDevices):
         self._events: list[Event] = []
         self._orders: dict[int, tuple[Order, WorkerLink]] = {}
         self._single = False
-        """Each call is one order, and nobody asks when it starts: the calls of an executor."""
+        """Each call is one order whose start is not reported: the calls of an executor."""
         self._runs = 0
         self._waker: tuple[int, int] | None = None
         """Ends of the pipe of `wake`; None: there is no other thread."""

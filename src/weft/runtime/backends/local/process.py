@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from weft.runtime.backends.calls import START_LIMIT
-from weft.runtime.backends.descendants import VARIABLE, end_descendants, end_group
+from weft.runtime.backends.leftover_processes import VARIABLE, end_descendants, end_group
 from weft.runtime.backends.local import worker
 from weft.runtime.backends.local.device import LocalDevice
 from weft.runtime.backends.local.pipe import MessagePipe

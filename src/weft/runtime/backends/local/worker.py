@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from weft.runtime.backends.descendants import VARIABLE, end_descendants, end_group
+from weft.runtime.backends.leftover_processes import VARIABLE, end_descendants, end_group
 from weft.runtime.backends.local.pipe import MessagePipe
 from weft.runtime.backends.payload import Payload, outlived, pack, pickled, remove_folder, unpack
 

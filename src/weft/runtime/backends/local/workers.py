@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from weft.runtime.backends.calls import MAX_KILLED_STARTS, MAX_STARTS, CallTable
-from weft.runtime.backends.descendants import (
+from weft.runtime.backends.leftover_processes import (
     descendants,
     end_descendants,
     leaders_with_others,

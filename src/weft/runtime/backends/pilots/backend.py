@@ -1,4 +1,4 @@
-"""Devices that are pilots: the local backend, with workers that a batch system starts."""
+"""Devices that are pilots: local backends with workers that a batch system starts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from weft.runtime.backends.descendants import VARIABLE
+from weft.runtime.backends.leftover_processes import VARIABLE
 from weft.runtime.backends.local.backend import LocalBackend
 from weft.runtime.backends.local.process import ONE_THREAD, WorkerLink
 from weft.runtime.backends.pilots.device import PilotDevice, pilot_cluster
@@ -18,7 +18,7 @@ from weft.runtime.backends.pilots.link import PilotJob, PilotLink
 from weft.runtime.backends.pilots.listener import PilotListener
 from weft.runtime.backends.pilots.program import BOOTSTRAP, PilotFacts
 
-PATIENCE = 120.0
+START_SECONDS = 120.0
 """Seconds in which the batch system must start a pilot."""
 
 
@@ -30,13 +30,13 @@ class PilotBackend(LocalBackend):
     its connection ends: at once if its process dies, after 30 s if its host is cut off.
     """
 
-    def __init__(self, specs: Sequence[PilotDevice], *, host: str, patience: float) -> None:
+    def __init__(self, specs: Sequence[PilotDevice], *, host: str, start_seconds: float) -> None:
         super().__init__(1)
         self.pilots = list(specs)
         self.specs = list(specs)  # type: ignore[arg-type]
         self._cluster = pilot_cluster(specs, self.name)
         self._workers: list[WorkerLink | None] = [None] * len(self.specs)
-        self._patience = patience
+        self._start_seconds = start_seconds
         self._host = host
         self._listener: PilotListener | None = None
         self._marker = secrets.token_hex(8)
@@ -47,7 +47,7 @@ class PilotBackend(LocalBackend):
     def launch(
         self, spec: PilotDevice, argv: Sequence[str], facts: bytes, variables: Mapping[str, str]
     ) -> PilotJob:
-        """Ask the batch system to run a command with this standard input and these variables."""
+        """Ask the batch system to run a command with this input and these variables."""
 
     def close(self) -> None:
         """End all pilots, and stop listening."""
@@ -56,7 +56,7 @@ class PilotBackend(LocalBackend):
                 w.kill()  # all at once, before each is waited for
         super().close()
         if self._listener is not None:
-            self._poll.unregister(self._listener.bell)
+            self._poll.unregister(self._listener.wake_read)
             self._listener.close()
             self._listener = None
 
@@ -68,7 +68,7 @@ class PilotBackend(LocalBackend):
         spec = self.pilots[device]
         token = f"{self._token}.{self._spawned}."
         w = PilotLink(
-            device, spec, token, patience=self._patience, arrivals=self._wait_for_arrivals
+            device, spec, token, start_seconds=self._start_seconds, arrivals=self._wait_for_arrivals
         )
         facts = PilotFacts(
             self._spawned, listener.address, listener.key, str(self._folder / self._marker)
@@ -87,17 +87,17 @@ class PilotBackend(LocalBackend):
     def _listening(self) -> PilotListener:
         if self._listener is None:
             self._listener = PilotListener(self._host)
-            self._poll.register(self._listener.bell)
+            self._poll.register(self._listener.wake_read)
         return self._listener
 
     def _connect_arrivals(self) -> None:
         assert self._listener is not None
-        for greeting, connection in self._listener.arrivals():
-            w = self._expected.pop(greeting.number, None)
+        for handshake, connection in self._listener.arrivals():
+            w = self._expected.pop(handshake.number, None)
             if w is None or w.ended:
                 connection.close()
                 continue
-            w.connect(greeting, connection, str(self._folder))
+            w.connect(handshake, connection, str(self._folder))
             self._watch(w)
             self._unsent[w] = None
 
@@ -113,9 +113,9 @@ class PilotBackend(LocalBackend):
         return found
 
     def _wait_for_arrivals(self, seconds: float) -> None:
-        bell = select.poll()
-        bell.register(self._listening().bell, select.POLLIN)
-        bell.poll(1000.0 * seconds)
+        poll = select.poll()
+        poll.register(self._listening().wake_read, select.POLLIN)
+        poll.poll(1000.0 * seconds)
         self._connect_arrivals()
 
     def _left_out(self, w: WorkerLink, text: str, fault: str) -> bool:
@@ -123,7 +123,7 @@ class PilotBackend(LocalBackend):
         if not isinstance(w, PilotLink) or not w.overdue:
             return super()._left_out(w, text, fault)
         about = (
-            f"device '{w.spec.name}' did not start within {self._patience:g} s; it asks for "
+            f"device '{w.spec.name}' did not start within {self._start_seconds:g} s; it asks for "
             f"{w.spec}"
         )
         self._go_on_without(about, self._workers)

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, Literal, Protocol
 
-from weft.runtime.backends.descendants import end_descendants
+from weft.runtime.backends.leftover_processes import end_descendants
 from weft.runtime.backends.local.pipe import MessagePipe
 from weft.runtime.backends.local.process import WorkerLink, cause_of
 from weft.runtime.backends.local.worker import Setting
 from weft.runtime.backends.pilots.device import PilotDevice
-from weft.runtime.backends.pilots.listener import Greeting
+from weft.runtime.backends.pilots.listener import Handshake
 from weft.runtime.backends.real import machine
 
 END_SECONDS = 5.0
@@ -68,7 +68,7 @@ class PilotLink(WorkerLink):
         spec: PilotDevice,
         token: str,
         *,
-        patience: float,
+        start_seconds: float,
         arrivals: Callable[[float], None],
     ) -> None:
         super().__init__(device, token, LatePipe())
@@ -78,18 +78,18 @@ class PilotLink(WorkerLink):
         self.job: PilotJob | None = None
         self.connected = False
         self.shares_memory = False
-        self._deadline = time.perf_counter() + patience
+        self._deadline = time.perf_counter() + start_seconds
         self._same_clock = False
 
-    def connect(self, greeting: Greeting, connection: Connection, folder: str) -> None:
+    def connect(self, handshake: Handshake, connection: Connection, folder: str) -> None:
         """Take the connection of its process."""
         self.connected = True
-        self._same_clock = greeting.machine == machine()
-        self.pid = greeting.pid if self._same_clock else 0
-        self.shares_memory = greeting.shares
+        self._same_clock = handshake.machine == machine()
+        self.pid = handshake.pid if self._same_clock else 0
+        self.shares_memory = handshake.shares
         self.offset = 0.0 if self._same_clock else float("inf")
         connection.send(
-            Setting(self.spec.name, folder if greeting.shares else "", (), self.spec.memory)
+            Setting(self.spec.name, folder if handshake.shares else "", (), self.spec.memory)
         )
         self.box.connect(connection)
 

@@ -1,4 +1,4 @@
-"""Accepts the connections of pilots; both sides prove that they have the key of the run."""
+"""Connections of pilots; both sides prove that they have the key of the run."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 from weft.errors import InvalidInput
 
-GREETING_SECONDS = 20
+HANDSHAKE_SECONDS = 20
 """Seconds in which a connection must prove its key."""
 
 SILENT_MILLISECONDS = 30_000
 """Milliseconds without an answer of the other host after which a connection counts as lost."""
 
 
-class Greeting(NamedTuple):
-    """First message of a pilot: number, process id, machine, whether it can read the folder."""
+class Handshake(NamedTuple):
+    """First message of a pilot; `shares`: it can read the folder of the run."""
 
     number: int
     pid: int
@@ -31,7 +31,10 @@ class Greeting(NamedTuple):
 
 
 class PilotListener:
-    """A socket for pilots, served by a thread; `bell` is readable when some have arrived."""
+    """A socket for pilots, served by a thread.
+
+    `wake_read` is readable when pilots have arrived.
+    """
 
     def __init__(self, host: str) -> None:
         self.key = secrets.token_bytes(32)
@@ -43,18 +46,18 @@ class PilotListener:
                 "the workers reach"
             ) from None
         self.address: tuple[str, int] = (host, self._socket.getsockname()[1])
-        self.bell, self._rope = os.pipe()
-        for end in (self.bell, self._rope):
+        self.wake_read, self._wake_write = os.pipe()
+        for end in (self.wake_read, self._wake_write):
             os.set_blocking(end, False)
-        self._arrived: deque[tuple[Greeting, Connection]] = deque()
+        self._arrived: deque[tuple[Handshake, Connection]] = deque()
         self._closed = False
         self._lock = threading.Lock()
         threading.Thread(target=self._serve, daemon=True).start()
 
-    def arrivals(self) -> list[tuple[Greeting, Connection]]:
+    def arrivals(self) -> list[tuple[Handshake, Connection]]:
         """Return the pilots that arrived since the last call."""
         with contextlib.suppress(BlockingIOError):
-            os.read(self.bell, 4096)
+            os.read(self.wake_read, 4096)
         with self._lock:
             found = list(self._arrived)
             self._arrived.clear()
@@ -68,8 +71,8 @@ class PilotListener:
             self._closed = True
             for _, connection in self._arrived:
                 connection.close()
-            os.close(self.bell)
-            os.close(self._rope)
+            os.close(self.wake_read)
+            os.close(self._wake_write)
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # ends accept in the thread
         self._socket.close()
@@ -80,16 +83,16 @@ class PilotListener:
                 connected, _ = self._socket.accept()
             except OSError:
                 return
-            threading.Thread(target=self._greet, args=(connected,), daemon=True).start()
+            threading.Thread(target=self._authenticate, args=(connected,), daemon=True).start()
 
-    def _greet(self, connected: socket.socket) -> None:
+    def _authenticate(self, connected: socket.socket) -> None:
         keep_alive(connected)
-        limit_silence(connected, GREETING_SECONDS)
+        limit_silence(connected, HANDSHAKE_SECONDS)
         connection = Connection(connected.detach())
         try:
             deliver_challenge(connection, self.key)
             answer_challenge(connection, self.key)
-            greeting = Greeting(*connection.recv())
+            handshake = Handshake(*connection.recv())
         except (OSError, EOFError, AuthenticationError, TypeError):
             connection.close()
             return
@@ -97,13 +100,13 @@ class PilotListener:
             if self._closed:
                 connection.close()
                 return
-            self._arrived.append((greeting, connection))
+            self._arrived.append((handshake, connection))
             with contextlib.suppress(BlockingIOError):
-                os.write(self._rope, b"\0")
+                os.write(self._wake_write, b"\0")
 
 
 def keep_alive(connected: socket.socket) -> None:
-    """Detect a host that is cut off, on either side; send packets before they are full."""
+    """Detect a host that is cut off, on either side; send packets at once."""
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
@@ -117,6 +120,9 @@ def keep_alive(connected: socket.socket) -> None:
 
 
 def limit_silence(connected: socket.socket, seconds: int) -> None:
-    """Bound blocking reads; 0: no bound. Set on the socket, as `Connection` has no timeout."""
+    """Bound blocking reads; 0: no bound.
+
+    Set on the socket, as `Connection` has no timeout.
+    """
     value = seconds.to_bytes(8, "little") + bytes(8)  # struct timeval
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)

@@ -1,4 +1,4 @@
-"""The program of a pilot: it reads its input, connects to the driver and runs tasks."""
+"""The program of a pilot: reads its input, connects to the driver, runs tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from weft.runtime.backends.local.worker import main as serve
-from weft.runtime.backends.pilots.listener import Greeting, keep_alive
+from weft.runtime.backends.pilots.listener import Handshake, keep_alive
 from weft.runtime.backends.real import machine
 
 BOOTSTRAP = """\
@@ -26,7 +26,7 @@ CONNECT_SECONDS = 30.0
 
 
 class PilotFacts(NamedTuple):
-    """Number and key of a pilot, the driver's address, and a file of the driver's memory."""
+    """Number and key of a pilot, the driver's address, and a file in its shared memory."""
 
     number: int
     address: tuple[str, int]
@@ -46,5 +46,5 @@ def main(*facts: object) -> None:
     answer_challenge(connection, pilot.key)
     deliver_challenge(connection, pilot.key)
     shares = Path(pilot.marker).exists()
-    connection.send(tuple(Greeting(pilot.number, os.getpid(), machine(), shares)))
+    connection.send(tuple(Handshake(pilot.number, os.getpid(), machine(), shares)))
     serve(connection)

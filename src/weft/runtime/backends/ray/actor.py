@@ -71,7 +71,7 @@ class DeviceActor:
         self.dropped: set[int] = set()
         self.cores = cores
 
-    def hello(self) -> tuple[int, str, float]:
+    def handshake(self) -> tuple[int, str, float]:
         """Return process id, machine and time; pin the calling thread to its cores."""
         if self.cores and hasattr(os, "sched_setaffinity"):
             with contextlib.suppress(OSError):
@@ -83,7 +83,10 @@ class DeviceActor:
         return str(import_module("ray").get_runtime_context().get_node_id())
 
     def make(self, size: int) -> Any:
-        """Return as many bytes, for a probe of links: an array, of which the reader has no copy."""
+        """Return an array of as many bytes, for a probe of links.
+
+        The reader of an array gets no copy.
+        """
         return import_module("numpy").zeros(size, "uint8")
 
     def fetch(self, refs: Sequence[Any]) -> float:
@@ -92,8 +95,8 @@ class DeviceActor:
         import_module("ray").get(refs[0])
         return time.perf_counter() - begin
 
-    def learn(self, path: Sequence[str], functions: dict[int, bytes]) -> None:
-        """Clear the state of the run before, and preload functions with what they import first."""
+    def preload(self, path: Sequence[str], functions: dict[int, bytes]) -> None:
+        """Clear the state of the run before; preload functions and their leading imports."""
         sys.path.extend(p for p in path if p not in sys.path)
         self.dropped.clear()
         self.functions = {number: loaded(data) for number, data in functions.items()}

@@ -108,7 +108,7 @@ class ActorBackend(RealBackend):
             device,
             actor,
             actor.perform.options(num_returns=2),
-            actor.hello.remote(),
+            actor.handshake.remote(),
             watch,
             born=time.perf_counter(),
         )
@@ -171,7 +171,7 @@ class ActorBackend(RealBackend):
             if self._slots[slot.device] is not slot:
                 return False
         self._ray.get(slot.preloaded)
-        slot.pid, where, _ = self._ray.get(slot.hello)
+        slot.pid, where, _ = self._ray.get(slot.handshake)
         slot.node = self._ray.get(slot.actor.node.remote())
         if where != machine() and not slot.ready:
             slot.offset = clock_offset(self._ray, slot)
@@ -206,7 +206,7 @@ class ActorBackend(RealBackend):
         the first task of a kind on each device would be slow, which no plan expects.
         """
         functions = dict(enumerate(self._calls.preload()))
-        slot.preloaded = slot.actor.learn.remote([p for p in sys.path if p], functions)
+        slot.preloaded = slot.actor.preload.remote([p for p in sys.path if p], functions)
         slot.loaded_functions = set(functions)
         slot.free_at = -inf
 

@@ -288,7 +288,7 @@ class RayBackend(ActorBackend):
         for sent in orders:
             _, slot = self._orders.pop(sent.order.number, (sent, None))
             if slot is not None:
-                sent.off = True
+                sent.cancelled = True
                 numbers.setdefault(slot, []).append(sent.order.number)
         for slot, gone in numbers.items():
             slot.actor.drop.options(concurrency_group="control").remote(gone)
@@ -334,7 +334,7 @@ class RayBackend(ActorBackend):
                 sent.order.inputs[0], slot.device, since=sent.at, free_at=slot.free_at, start=start
             )
             slot.free_at = finish = max(start, min(end + slot.offset - self._origin, self.clock()))
-            if not sent.off:
+            if not sent.cancelled:
                 del self._orders[sent.order.number]
                 self._events.append(self._event(sent, slot, start, finish, word, rest, moved))
             upcoming = slot.first

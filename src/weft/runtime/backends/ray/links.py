@@ -1,7 +1,7 @@
 """Measured links between the nodes of Ray, when actors start.
 
-Ray does not report transfers. Of those of a run, only few can be told from waiting, so a first run
-would leave links unknown, and plans that take them for free.
+Ray does not report transfers. In a run, few transfers can be distinguished from waiting. Without
+probes, a first run would leave links unknown and plans would treat them as free.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ SIZE = 4_000_000
 ROUNDS = 8
 """Most rounds of probes; in a round each node has one partner."""
 
-PATIENCE = 20.0
-"""Seconds after which the probes of a round are given up."""
+PROBE_SECONDS = 20.0
+"""Seconds after which a round of probes is abandoned."""
 
 
 def probes(ray: Any, slots: Mapping[str, ActorSlot]) -> Iterator[tuple[int, Transfer]]:
-    """Yield (target, transfer) between nodes, by the actor of each; none if there is one node."""
+    """Yield (target, transfer) between nodes, by an actor per node; none for one node."""
     nodes = list(slots)
     data = {node: slots[node].actor.make.remote(SIZE) for node in nodes if len(nodes) > 1}
     for pairs in pairings(nodes):
         both = [*pairs, *((b, a) for a, b in pairs)]
         calls = [slots[target].actor.fetch.remote([data[source]]) for source, target in both]
-        done, _ = ray.wait(calls, num_returns=len(calls), timeout=PATIENCE)
+        done, _ = ray.wait(calls, num_returns=len(calls), timeout=PROBE_SECONDS)
         if len(done) < len(calls):
             return
         for (source, target), call in zip(both, calls, strict=True):

@@ -1,4 +1,4 @@
-"""A graph as Ray's own tasks, which Ray places: for runs of which nothing is measured.
+"""A graph as Ray's own tasks, which Ray places, for runs without measurements.
 
 The tasks run in Ray's worker processes, beside the actors of the devices. The node of a task is its
 device; among several devices of a node, one that was free.
@@ -96,7 +96,7 @@ class OwnTasks:
                 ):
                     continue
                 del unreported[instance]
-                keep(instance, self._values.pop(instance))  # Ray drops what nobody refers to
+                keep(instance, self._values.pop(instance))  # Ray drops results without references
                 on_finish(instance, self._ended.pop(instance))
                 ready.extend(self._ended)
         for ref in self._reports:
@@ -174,7 +174,7 @@ def task_of(function: bytes, name: str) -> Callable[..., tuple[Any, Any]]:
 
 
 def perform_task(function: bytes, arguments: Packed, *inputs: Packed) -> tuple[Any, Any]:
-    """Run a call in a process of Ray; return its report, node and process, and its result."""
+    """Run a call in a process of Ray; return (report, node, process) and the result."""
     report, value = perform(_function(function), arguments, inputs, pickling(), chooses=False)
     node = import_module("ray").get_runtime_context().get_node_id()
     return (report, node, os.getpid()), value

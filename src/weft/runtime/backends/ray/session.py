@@ -14,7 +14,7 @@ from typing import Any
 from weft.errors import InvalidInput, MissingExtra, Unsupported, WeftError
 from weft.model import Cluster
 from weft.runtime.backends.calls import OTHERS_START_LIMIT, START_LIMIT
-from weft.runtime.backends.descendants import VARIABLE, children, end_descendants, new_token
+from weft.runtime.backends.leftover_processes import VARIABLE, children, end_descendants, new_token
 from weft.runtime.backends.local.device import LocalDevice, device_count, device_list, local_devices
 from weft.runtime.backends.local.process import ONE_THREAD
 from weft.runtime.backends.local.worker import environment

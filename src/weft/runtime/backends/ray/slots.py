@@ -1,4 +1,4 @@
-"""The actors of devices with their calls and clocks, why one was lost, and estimated transfers."""
+"""The actors of devices: their calls, clocks, causes of loss and estimated transfers."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class SentCall:
     report: Any
     value: Any
     at: float
-    off: bool = False
-    """It was cancelled while it waited."""
+    cancelled: bool = False
+    """Whether it was cancelled while it waited."""
 
 
 @dataclass(eq=False)
@@ -44,7 +44,7 @@ class ActorSlot:
     device: int
     actor: Any
     perform: Any
-    hello: Any
+    handshake: Any
     watch: Any
     born: float
     """When it was asked for, on the clock of this process."""
@@ -71,7 +71,7 @@ class ActorSlot:
     @property
     def first(self) -> SentCall | None:
         """Return the current or next call."""
-        return next((sent for sent in self.orders if not sent.off), None)
+        return next((sent for sent in self.orders if not sent.cancelled), None)
 
     @property
     def awaited(self) -> list[Any]:
@@ -160,11 +160,11 @@ class TransferEstimator:
 
 
 def clock_offset(ray: Any, slot: ActorSlot) -> float:
-    """Return the offset of an actor's clock, from the middle of a round trip as in NTP."""
+    """Return the offset of an actor's clock, by the middle of a round trip as in NTP."""
     trips: list[tuple[float, float]] = []
     for _ in range(PINGS):
         begin = time.perf_counter()
-        _, _, there = ray.get(slot.actor.hello.remote())
+        _, _, there = ray.get(slot.actor.handshake.remote())
         end = time.perf_counter()
         trips.append((end - begin, (begin + end) / 2 - there))
     return min(trips)[1]

@@ -1,4 +1,4 @@
-"""The allocation that a program runs in, read from the environment variables of Slurm."""
+"""The allocation of this program, from the environment variables of Slurm."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Allocation:
         return every[:count]
 
     def check(self, specs: Sequence[PilotDevice]) -> None:
-        """Refuse devices that the allocation has no room for: their steps would wait forever."""
+        """Refuse devices beyond the allocation: their steps would wait forever."""
         asked = Counter[str]()
         for spec in specs:
             if spec.node and spec.node not in self.cores:

@@ -1,4 +1,4 @@
-"""The Slurm backend: each device is a job step of the allocation that runs weft's tasks.
+"""The Slurm backend: a device is a job step of the allocation that runs tasks.
 
 All tasks stay within the allocation: a device costs one step, a task costs a message.
 """
@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from weft.runtime.backends.pilots.backend import PATIENCE, PilotBackend
+from weft.runtime.backends.pilots.backend import START_SECONDS, PilotBackend
 from weft.runtime.backends.pilots.device import Devices, PilotDevice, pilot_devices
 from weft.runtime.backends.slurm.allocation import Allocation
 
@@ -34,7 +34,7 @@ class SlurmBackend(PilotBackend):
     devices : a number of single cores, or one `PilotDevice` each; by default one per core of the
         allocation
     host : address of this machine that steps connect to; by default its name
-    patience : seconds in which Slurm must start each step
+    start_seconds : seconds in which Slurm must start each step
     logs : folder for the output of workers; by default it joins that of this program
     """
 
@@ -45,7 +45,7 @@ class SlurmBackend(PilotBackend):
         devices: Devices = None,
         *,
         host: str | None = None,
-        patience: float = PATIENCE,
+        start_seconds: float = START_SECONDS,
         logs: str | Path | None = None,
     ) -> None:
         self.allocation = Allocation.current()
@@ -56,13 +56,16 @@ class SlurmBackend(PilotBackend):
             else pilot_devices(devices)  # type: ignore[arg-type]
         )
         self.allocation.check(specs)
-        super().__init__(specs, host=host or socket.gethostname(), patience=patience)
+        super().__init__(specs, host=host or socket.gethostname(), start_seconds=start_seconds)
         self._logs = None if logs is None else Path(logs).resolve()
 
     def launch(
         self, spec: PilotDevice, argv: Sequence[str], facts: bytes, variables: Mapping[str, str]
     ) -> SlurmStep:
-        """Start a step of one task; its variables are not those of srun, which no task started."""
+        """Start a step of one task.
+
+        Only the task gets the variables: with them, srun would count as a process of a task.
+        """
         options = step_options(spec, self.allocation.job, self._logs)
         given = [f"{name}={value}" for name, value in variables.items()]
         return SlurmStep(["srun", *options, "env", *given, *argv], facts)

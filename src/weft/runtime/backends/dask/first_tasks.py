@@ -1,8 +1,8 @@
-"""Workers for the few tasks with which a graph begins, by the measured speed of the workers.
+"""Workers for the first tasks of a graph, by the measured speed of the workers.
 
 Dask gives tasks without inputs to idle workers in turn, unless there are many of a kind: then each
-worker takes the next one when it is free. Whatever reads the result of a task that it gave to a
-slow worker waits for that worker, and starts near it. Here the same workers get one task each, but
+worker takes the next one when it is free. A task that reads a result of a slow worker waits for
+that worker, and starts near it. Here the same workers get one task each, but
 the fastest worker gets the task on which most others depend.
 """
 
@@ -15,7 +15,7 @@ from weft.runtime.backends.dask.sites import DeviceThread
 from weft.runtime.deciders.whole_plan import PlanRow
 
 UNLIKE = 1.5
-"""How many times as quick as the slowest worker the fastest one is, where it matters."""
+"""Least ratio of the slowest to the fastest worker's seconds at which tasks are placed here."""
 
 MANY_PER_THREAD = 2
 """Tasks of a kind per thread; Dask lets workers take more than these when they are free."""
@@ -24,30 +24,32 @@ MOST = 100
 """Tasks at the beginning that are placed; Dask places more of them."""
 
 
-def lone_sources(
-    rows: Mapping[str, PlanRow], kinds: Mapping[str, str], lines: Sequence[DeviceThread]
+def place_first_tasks(
+    rows: Mapping[str, PlanRow], kinds: Mapping[str, str], threads: Sequence[DeviceThread]
 ) -> dict[str, str]:
-    """Return key -> address for tasks without inputs; empty: Dask may place them as well.
+    """Return key -> address for tasks without inputs; empty: Dask places all of them.
 
     Parameters
     ----------
     rows : the graph by key
     kinds : key -> kind of the task
-    lines : the devices, with the measured seconds of their workers
+    threads : the devices, with the measured seconds of their workers
     """
-    seconds = [line.site.seconds for line in lines]
+    seconds = [thread.site.seconds for thread in threads]
     if not min(seconds, default=0.0) or max(seconds) < UNLIKE * min(seconds):
         return {}
     count = Counter(kinds.values())
-    many = MANY_PER_THREAD * len(lines)
+    many = MANY_PER_THREAD * len(threads)
     sources = [key for key, row in rows.items() if not row.parents and count[kinds[key]] <= many]
-    if len(sources) > min(len(lines), MOST):
+    if len(sources) > min(len(threads), MOST):
         return {}
     below = dependents(rows.values())
-    sources.sort(key=lambda key: -descendants(rows[key].instance, below))
-    fastest = sorted(lines, key=lambda line: line.site.seconds)
+    sources.sort(key=lambda key: -count_descendants(rows[key].instance, below))
+    fastest = sorted(threads, key=lambda thread: thread.site.seconds)
     return {
-        key: line.site.address for key, line in zip(sources, fastest, strict=False) if line.site.up
+        key: thread.site.address
+        for key, thread in zip(sources, fastest, strict=False)
+        if thread.site.up
     }
 
 
@@ -60,12 +62,12 @@ def dependents(rows: Iterable[PlanRow]) -> dict[int, list[int]]:
     return found
 
 
-def descendants(instance: int, below: Mapping[int, Sequence[int]]) -> int:
+def count_descendants(instance: int, below: Mapping[int, Sequence[int]]) -> int:
     """Return the number of tasks that depend on an instance.
 
     Examples
     --------
-    >>> descendants(0, {0: [1, 2], 1: [3], 2: [3]})
+    >>> count_descendants(0, {0: [1, 2], 1: [3], 2: [3]})
     3
     """
     seen: set[int] = set()

@@ -1,4 +1,4 @@
-"""Processes that tasks leave behind: found by a variable that they inherit, and ended.
+"""Processes that tasks leave behind, found by an inherited variable, and their end.
 
 A process group holds the children that stay in it; the variable also finds those that started a
 session of their own or lost their parent (Linux only: /proc shows the variables of a process). A
@@ -19,7 +19,7 @@ VARIABLE = "WEFT_WORKER"
 
 
 def new_token() -> str:
-    """Return a value of the variable that nobody else has."""
+    """Return a unique value of the variable."""
     return secrets.token_hex(16)
 
 
@@ -53,14 +53,17 @@ def _environment(pid: int) -> bytes:
 
 
 def _processes() -> list[int]:
-    """Return the ids of all processes; without pathlib, as every run and executor ends with it."""
+    """Return the ids of all processes.
+
+    Without pathlib, which is slow: every run and executor ends with this call.
+    """
     with contextlib.suppress(FileNotFoundError):  # not Linux
         return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208
     return []
 
 
 def children(pid: int) -> list[str]:
-    """Return the names of the children of a process, without those that are dead (Linux only)."""
+    """Return the names of the living children of a process (Linux only)."""
     found = []
     for child in _processes():
         with contextlib.suppress(OSError):  # gone meanwhile
@@ -100,6 +103,9 @@ def leaders_with_others(leaders: Container[int]) -> set[int]:
 
 
 def end_group(leader: int) -> None:
-    """Kill a process group; its leader must not have been waited for, so that its id is kept."""
+    """Kill a process group.
+
+    Its leader must not have been waited for: until then, its id is not given to another process.
+    """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)

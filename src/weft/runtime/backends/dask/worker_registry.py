@@ -27,8 +27,8 @@ from weft.runtime.backends.dask.sites import (
     WorkerSite,
     capacities_of,
     kinds_of,
-    lines_of,
     site_of,
+    threads_of,
 )
 from weft.runtime.backends.local.device import (
     LocalDevice,
@@ -83,9 +83,9 @@ class WorkerRegistry:
                 f"the Dask cluster at {self.client.scheduler.address} has no workers; start some "
                 "first"
             )
-        self.lines: list[DeviceThread] = []
+        self.threads: list[DeviceThread] = []
         for site in self.sites:
-            self.lines.extend(lines_of(site, len(self.lines)))
+            self.threads.extend(threads_of(site, len(self.threads)))
         self._given_kinds = {
             **{name: spec.kind for name, spec in self._specs.items()},
             **(kinds or {}),
@@ -100,10 +100,10 @@ class WorkerRegistry:
         self._functions = functions
         self._silent_since = inf
         self._lost_at = time.perf_counter()
-        for line in self.lines:
-            line.orders.clear()
-            line.early.clear()
-            line.last = -1
+        for thread in self.threads:
+            thread.orders.clear()
+            thread.early.clear()
+            thread.last = -1
 
     def wait_for_workers(self) -> list[WorkerSite]:
         """Match the workers and connect to them; wait for own ones. Return the new sites."""
@@ -124,7 +124,7 @@ class WorkerRegistry:
             new = [
                 facts
                 for facts in here
-                if self.settle(facts, [other["id"] for other in here]) is None
+                if self.match_worker(facts, [other["id"] for other in here]) is None
             ]
             missing = [
                 site for site in self.sites if site.id in dead and site.name not in self._left_out
@@ -137,16 +137,16 @@ class WorkerRegistry:
                     f"the Dask worker '{missing[0].name}' did not start within {START_LIMIT:g} s"
                 )
             time.sleep(0.05)
-        greetings = {self.handshake(site): site.id for site in self.sites if site.id not in dead}
+        handshakes = {self.handshake(site): site.id for site in self.sites if site.id not in dead}
         join_present(
-            greetings,
+            handshakes,
             lambda: [facts["id"] for facts in self.client.run_on_scheduler(list_workers)],
             OTHERS_START_LIMIT if self.local is None else START_LIMIT,
         )
         return [self.join(facts) for facts in new]
 
-    def settle(self, facts: Facts, here: Container[str] = ()) -> WorkerSite | None:
-        """Return the site of a worker by name, else that of a lost worker; None: there is none.
+    def match_worker(self, facts: Facts, here: Container[str] = ()) -> WorkerSite | None:
+        """Return the site of a worker by name, else of a lost worker; None: no such site.
 
         `here` holds the ids of all present workers.
         """
@@ -175,7 +175,7 @@ class WorkerRegistry:
         alike = [self._kinds[other.name] for other in self.sites if other.host == site.host]
         self._kinds[site.name] = self._given_kinds.get(site.name, alike[0] if alike else site.host)
         self.sites.append(site)
-        self.lines.extend(lines_of(site, len(self.lines)))
+        self.threads.extend(threads_of(site, len(self.threads)))
         self.cluster = self._cluster()
         return site
 
@@ -184,7 +184,7 @@ class WorkerRegistry:
         return any(site.id == facts["id"] for site in self.sites)
 
     def handshake(self, site: WorkerSite) -> threading.Thread:
-        """Start a handshake in a thread, as new workers are slow; the inbox gets the answer."""
+        """Start a handshake in a thread, as new workers are slow; the inbox gets its answer."""
         thread = threading.Thread(target=self._handshake, args=(site, site.id), daemon=True)
         thread.start()
         return thread
@@ -296,7 +296,7 @@ class WorkerRegistry:
             return with_nodes_of(cluster, self._where)
         return replace(
             cluster,
-            nodes=tuple(line.site.name for line in self.lines),
+            nodes=tuple(thread.site.name for thread in self.threads),
             capacity=capacities_of(self.sites),  # type: ignore[arg-type]  # amounts by node
         )
 
@@ -304,12 +304,12 @@ class WorkerRegistry:
         return Cluster(
             name="dask",
             speed=[
-                self._specs[line.site.name].speed if line.site.name in self._specs else 1.0
-                for line in self.lines
+                self._specs[thread.site.name].speed if thread.site.name in self._specs else 1.0
+                for thread in self.threads
             ],  # type: ignore[arg-type]
-            names=tuple(line.name for line in self.lines),
-            kinds=tuple(self._kinds[line.site.name] for line in self.lines),
-            memory=[line.site.memory for line in self.lines],  # type: ignore[arg-type]
+            names=tuple(thread.name for thread in self.threads),
+            kinds=tuple(self._kinds[thread.site.name] for thread in self.threads),
+            memory=[thread.site.memory for thread in self.threads],  # type: ignore[arg-type]
         )
 
     def _handshake(self, site: WorkerSite, name: str) -> None:
@@ -317,7 +317,7 @@ class WorkerRegistry:
         functions = self._functions()
         inbox, address, run = self.inbox, [site.address], self.client.run
         try:
-            (greeting,) = run(tasks.handshake, functions, site.cores, workers=address).values()
+            (answer,) = run(tasks.handshake, functions, site.cores, workers=address).values()
             rounds = []
             for _ in range(3):
                 sent = time.perf_counter()
@@ -329,18 +329,18 @@ class WorkerRegistry:
         spread, offset = min(rounds)
         # Processes of one machine share a clock; smaller differences are round-trip noise.
         clock = 0.0 if abs(offset) <= spread else offset
-        inbox.put({"word": "ready", "site": site, "id": name, "offset": clock, **greeting})
+        inbox.put({"word": "ready", "site": site, "id": name, "offset": clock, **answer})
 
 
 def join_present(
-    greetings: Mapping[threading.Thread, str], present: Callable[[], Container[str]], limit: float
+    handshakes: Mapping[threading.Thread, str], present: Callable[[], Container[str]], limit: float
 ) -> None:
-    """Wait for handshakes with workers, by id, but not with workers that are gone meanwhile.
+    """Wait for handshakes with workers, by id, except workers that are gone meanwhile.
 
     Dask takes half a minute to see that nothing answers at the address of a dead worker.
     """
     deadline = time.perf_counter() + limit
-    waiting = dict(greetings)
+    waiting = dict(handshakes)
     while waiting and time.perf_counter() < deadline:
         next(iter(waiting)).join(TICK)
         here = present() if any(thread.is_alive() for thread in waiting) else ()
