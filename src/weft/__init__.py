@@ -1,4 +1,4 @@
-"""weft plans, learns and runs task graphs on machines that differ from one another.
+"""Task graphs on machines that differ: plan, simulate, learn, run.
 
 The public names are listed in `__init__.pyi` and load when they are first used, so that
 ``import weft`` costs numpy and no more.

@@ -60,7 +60,7 @@ def whole(value: object, option: str, *, least: int = 1, most: int | None = None
 def number(
     value: object, option: str, *, low: float = 0.0, high: float = math.inf, above: bool = False
 ) -> float:
-    """Return a finite number between `low` (itself not allowed when `above`) and `high`."""
+    """Return a finite number from `low` to `high`; with `above`, `low` is excluded."""
     found = as_float(value)
     if not math.isfinite(found) or found < low or found > high or (above and found == low):
         floor = f"above {low:g}" if above else f"{low:g} or more"
@@ -72,12 +72,18 @@ def number(
 
 
 def valid_seed(value: object) -> int:
-    """Return a seed: a whole number of at most 128 bits, as much as numpy's own entropy has."""
+    """Return a seed: a whole number of at most 128 bits.
+
+    numpy's own entropy has as many bits.
+    """
     return whole(value, "seed", least=0, most=2**128 - 1)
 
 
 def positive(value: object, option: str) -> float | None:
-    """Return a limit of seconds or money: a number above zero, infinity included; None: none."""
+    """Return a limit of seconds or money: a number above zero, or infinity.
+
+    None: no limit.
+    """
     if value is None:
         return None
     if not (found := as_float(value)) > 0:

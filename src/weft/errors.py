@@ -1,4 +1,7 @@
-"""The exception tree: everything weft raises on purpose is a `WeftError` with one clear line."""
+"""The exception tree: every error that weft raises on purpose is a `WeftError`.
+
+Its message is one clear line.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +33,21 @@ class WeftError(Exception):
 
 
 class InvalidInput(WeftError, ValueError):
-    """Data from outside is wrong: a cycle, a NaN, a task that fits no device, a broken file."""
+    """Wrong data from outside.
+
+    Examples: a cycle, a NaN, a task that fits no device, a broken file.
+    """
 
 
 class UnknownName(InvalidInput):
-    """An unknown planner, policy, format or key; the text offers the closest known one."""
+    """An unknown planner, policy, format or key.
+
+    The text offers the closest known one.
+    """
 
 
 class Unsupported(WeftError):
-    """The request is valid, but this planner or policy does not handle one of its features."""
+    """A valid request with a feature that this planner or policy does not handle."""
 
 
 class Stuck(WeftError):

@@ -1,7 +1,7 @@
-"""Registers weft's environments as soon as Gymnasium is imported, before or after weft.
+"""Registration of weft's environments as soon as Gymnasium is imported.
 
-Gymnasium loads no plugins by entry points since its version 1.0, and `import weft` must not cost
-the import of Gymnasium.
+Either of weft and Gymnasium may be imported first. Gymnasium loads no plugins by entry points since
+its version 1.0, and `import weft` must not cost the import of Gymnasium.
 """
 
 from __future__ import annotations

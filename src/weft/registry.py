@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def closest(name: str, known: Iterable[str], *, listing: str = "") -> str:
-    """Return ``"; did you mean 'x'?"`` for the closest known name, or a list of known names.
+    """Return ``"; did you mean 'x'?"`` for the closest name, or a list of known names.
 
     Of more than ten names, the list has the five closest; `listing` is the command with all.
 
@@ -71,7 +71,10 @@ def _similarity(one: str, other: str) -> float:
 
 
 def _distance(one: str, other: str) -> tuple[int, bool]:
-    """Return the Damerau-Levenshtein distance (adjacent swaps), and whether the starts differ."""
+    """Return the Damerau-Levenshtein distance, and whether the starts differ.
+
+    Swaps are of adjacent characters.
+    """
     before, last = list(range(len(other) + 1)), list(range(len(other) + 1))
     for i, a in enumerate(one, 1):
         row = [i]
@@ -84,7 +87,9 @@ def _distance(one: str, other: str) -> tuple[int, bool]:
 
 
 def reject_unknown(options: Iterable[str], known: Iterable[str], what: str) -> None:
-    """Raise `UnknownName`, with the closest known option, for the first one `what` does not have.
+    """Raise `UnknownName` for the first option that `what` does not have.
+
+    The message has the closest known option.
 
     Examples
     --------
@@ -100,7 +105,7 @@ def reject_unknown(options: Iterable[str], known: Iterable[str], what: str) -> N
 
 
 class Entry(str):
-    """A name in a table, with the sentence that describes it and the family it belongs to."""
+    """A name in a table, with its family and the sentence that describes it."""
 
     __slots__ = ("family", "summary")
     summary: str
@@ -114,10 +119,11 @@ class Entry(str):
 
 
 class Registry(Generic[T]):
-    """A table of factories. Being registered is being tested: contract tests run over every entry.
+    """A table of factories.
 
-    `listing` is the command that lists all names, and `renamed` maps former names to present ones:
-    both are for error messages.
+    Being registered is being tested: contract tests run over every entry. `listing` is the command
+    that lists all names, and `renamed` maps former names to present ones: both are for error
+    messages.
 
     Examples
     --------
@@ -142,7 +148,10 @@ class Registry(Generic[T]):
     def register(
         self, name: str, *, family: str = "", summary: str = ""
     ) -> Callable[[Callable[..., T]], Callable[..., T]]:
-        """Enter a factory under a name (a decorator); its summary is by default its first line."""
+        """Enter a factory under a name (a decorator).
+
+        Its summary is by default the first line of its docstring.
+        """
 
         def enter(factory: Callable[..., T]) -> Callable[..., T]:
             if name in self._factories:

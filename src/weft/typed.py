@@ -1,4 +1,4 @@
-"""`typed`: a public function explains its failure by the argument that is of the wrong type.
+"""`typed`: errors of public functions that name the argument of the wrong type.
 
 Arguments are compared with their annotations only after a failure: a call that succeeds costs
 nothing, and what works without being of the annotated type keeps working.
@@ -52,7 +52,9 @@ _ELEMENTS = 1000
 
 
 def typed(function: Callable[P, R]) -> Callable[P, R]:
-    """Raise `InvalidInput` where the function fails and an argument is not of its annotated type.
+    """Raise `InvalidInput` if the function fails and an argument has the wrong type.
+
+    Types are those of the annotations.
 
     Examples
     --------
@@ -86,7 +88,9 @@ def typed_class(cls: type[T]) -> type[T]:
 
 
 def description(cls: type[T]) -> type[T]:
-    """Let a function that fails look into the attributes of a dataclass that it was given.
+    """Let `typed` look into the attributes of a dataclass (a decorator).
+
+    It looks when a function that received such an object fails.
 
     Examples
     --------
@@ -127,7 +131,10 @@ def _wrong_argument(
 
 
 def _misfit(value: object, hint: Any, name: str) -> str:
-    """Describe a value, or an attribute of a description in it, that does not fit; "": all do."""
+    """Describe a value, or an attribute of a description in it, that does not fit.
+
+    "": all fit.
+    """
     if not fits(value, hint):
         return f"{name} is {shown(value)}; it must be {_spelled(hint)}"
     if isinstance(value, list | tuple):
@@ -162,7 +169,10 @@ def _hints(of: Callable[..., Any] | type) -> dict[str, Any]:
 
 
 def _imported_for_types(module: str, name: str) -> Any:
-    """Return what a module imports under a name; object, which all fits, if that is not known."""
+    """Return what a module imports under a name.
+
+    If that is not known, return object, which every value fits.
+    """
     with suppress(ImportError, AttributeError, KeyError, OSError, TypeError):  # e.g. no source
         for node in ast.walk(ast.parse(inspect.getsource(sys.modules[module]))):
             if isinstance(node, ast.ImportFrom) and name in (alias.name for alias in node.names):
@@ -171,7 +181,7 @@ def _imported_for_types(module: str, name: str) -> Any:
 
 
 def fits(value: object, hint: Any) -> bool:
-    """Return whether a value is of an annotated type, as far as can be seen from outside.
+    """Return whether a value is of an annotated type, as far as visible from outside.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Chrome's trace event format, for Perfetto (ui.perfetto.dev) and chrome://tracing.
+"""Chrome's trace event format, for Perfetto and chrome://tracing.
 
-A process for each node, a thread for each device, a complete event ("X") for each execution, in
-microseconds, and arrows for data that moved between devices.
+Perfetto is at ui.perfetto.dev. A process for each node, a thread for each device, a complete event
+("X") for each execution, in microseconds, and arrows for data that moved between devices.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class _Row(NamedTuple):
 def chrome_trace(
     source: Schedule | Trace, problem: Problem | None = None, *, flows: bool = True
 ) -> dict[str, Any]:
-    """Return the JSON document of a trace, or of a schedule of a problem; `flows` adds the arrows.
+    """Return the JSON document of a trace, or of a schedule of a problem.
+
+    `flows` adds the arrows.
 
     Examples
     --------
@@ -80,7 +82,10 @@ def _schedule_rows(s: Schedule, problem: Problem) -> list[_Row]:
 
 
 def _places(cluster: Cluster) -> list[tuple[int, int]]:
-    """(process, thread) of each device; both begin at 1, because viewers treat 0 as the system."""
+    """Return (process, thread) of each device.
+
+    Both begin at 1, because viewers treat 0 as the system.
+    """
     nodes = list(dict.fromkeys(cluster.nodes))
     return [(nodes.index(node) + 1, d + 1) for d, node in enumerate(cluster.nodes)]
 

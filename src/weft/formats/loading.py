@@ -25,7 +25,10 @@ T = TypeVar("T")
 
 
 class ReferenceSpeed(UserWarning):
-    """Recorded seconds are divided by the speeds of a cluster without a device of speed 1."""
+    """Recorded seconds on a cluster without a device of speed 1.
+
+    The seconds are divided by the speeds of its devices.
+    """
 
 
 @typed
@@ -75,7 +78,10 @@ def load_workflow(path: PathLike, *, tile_bytes: float = 0.0) -> Workflow:
 
 @typed
 def load_cluster(path: PathLike) -> Cluster:
-    """Load a cluster (TOML, or weft JSON or NPZ), or the cluster of a problem or workload."""
+    """Load a cluster, or the cluster of a problem or workload.
+
+    Files are TOML, weft JSON or weft NPZ.
+    """
     with naming(os.fspath(path)):
         file, row, found = _opened(path)
         if isinstance(found, Recording):
@@ -87,9 +93,10 @@ def load_cluster(path: PathLike) -> Cluster:
 
 @typed
 def load_recording(path: PathLike) -> Recording:
-    """Load what another engine measured: Nextflow, Snakemake, Slurm, Dask, Chrome or OTLP traces.
+    """Load the measurements of another engine.
 
-    `Recording.executions` has a record per execution; `problem()` makes a problem of them.
+    Known: Nextflow, Snakemake, Slurm, Dask, Chrome and OTLP traces. `Recording.executions` has a
+    record per execution; `problem()` makes a problem of them.
     """
     with naming(os.fspath(path)):
         found = _read(path)
@@ -147,7 +154,10 @@ def _expect(found: object, kind: type[T]) -> T:
 
 
 def _warn_of_speeds(workflow: Workflow, cluster: Cluster, where: str) -> None:
-    """Warn if recorded seconds are divided by speeds of another scale, such as TFLOP/s."""
+    """Warn if recorded seconds are divided by speeds of another scale.
+
+    An example of such a scale is TFLOP/s.
+    """
     if workflow.durations or not cluster.p or bool((cluster.speed == 1.0).any()):
         return
     fastest = int(np.argmax(cluster.speed))

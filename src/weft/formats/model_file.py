@@ -1,8 +1,8 @@
-"""The one format of every trained model: a card (NAME.json) and numbers (NAME.safetensors).
+"""The one format of every trained model: a card and numbers.
 
-The card says what the model is (`kind`), what it reads (`settings`) and how it was trained. It
-lists the shape of every array, so that card and numbers cannot be mixed up. A model without arrays
-has no second file. Loading runs no code.
+The card is NAME.json, the numbers are NAME.safetensors. The card says what the model is (`kind`),
+what it reads (`settings`) and how it was trained. It lists the shape of every array, so that card
+and numbers cannot be mixed up. A model without arrays has no second file. Loading runs no code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writing ONNX models: the few protobuf messages it takes, without the onnx package.
+"""ONNX models, written without the onnx package: the protobuf messages they need.
 
 Field numbers are those of onnx.proto3 (IR version 8, operator set 13).
 """
@@ -30,7 +30,10 @@ def node(
     domain: str = "",
     **attributes: Attribute,
 ) -> bytes:
-    """One operator; an input "" is left out. A list of numbers is of floats if its first one is."""
+    """Return one operator; an input "" is left out.
+
+    A list of numbers is of floats if its first one is.
+    """
     named = [outputs] if isinstance(outputs, str) else outputs
     return b"".join(
         [

@@ -19,7 +19,9 @@ from weft.typed import typed
 
 @typed
 def save(thing: Savable | Planned, path: PathLike, *, problem: Problem | None = None) -> None:
-    """Save an object; equal objects give equal bytes, and loading returns the same object.
+    """Save an object.
+
+    Equal objects give equal bytes, and loading returns the same object.
 
     ``.json`` and ``.npz`` hold any object, ``.toml`` a cluster, ``.dot`` and ``.gv`` a workflow;
     add ``.gz`` to compress the file. ``.chrome.json`` holds a trace, or a schedule of `problem`,

@@ -123,12 +123,12 @@ class File:
         return Record(self.document)
 
     def tagged(self, tag: str) -> bool:
-        """Whether the value of the key `format` begins with a tag."""
+        """Return whether the value of the key `format` begins with a tag."""
         record = isinstance(self.document, dict) and "format" in self.record
         return record and self.record.text("format").startswith(tag)
 
     def untagged(self, test: Callable[[Record], bool]) -> bool:
-        """Whether a record without the key `format` passes a test."""
+        """Return whether a record without the key `format` passes a test."""
         record = isinstance(self.document, dict) and "format" not in self.record
         return record and test(self.record)
 
@@ -153,7 +153,10 @@ class Format:
 
 
 def _named_record(thing: Savable, problem: Problem | None) -> dict[str, Any]:
-    """Encode an object; a schedule gets the names of its tasks and devices if they are known."""
+    """Encode an object.
+
+    A schedule gets the names of its tasks and devices if they are known.
+    """
     if problem is None or not isinstance(thing, Schedule):
         return encode(thing)
     thing.refuse_other_problem(problem)
@@ -185,7 +188,10 @@ def _graph_format(
     of: str = "text",
     seconds: bool = False,
 ) -> Format:
-    """Return a format of workflows with a syntax of its own; `of`: what `read` takes of a file."""
+    """Return a format of workflows with a syntax of its own.
+
+    `of`: the part of a file that `read` takes.
+    """
     return Format(
         name,
         suffixes,

@@ -1,4 +1,4 @@
-"""The communication to computation ratio (CCR): measured on a problem, and set exactly.
+"""CCR, the communication to computation ratio of a problem: measured, set exactly.
 
 CCR is the mean transfer time over the mean duration. The transfer time of an edge is its mean over
 all ordered pairs of different devices, ``latency + data * per_byte``; the mean is taken over the
@@ -25,13 +25,13 @@ REFERENCE_BANDWIDTH = 1e9
 
 
 def reference_cluster() -> Cluster:
-    """Two devices of speed 1, 1 GB/s between them."""
+    """Return two devices of speed 1, with 1 GB/s between them."""
     links: Any = REFERENCE_BANDWIDTH  # a scalar fills the matrix
     return Cluster(speed=np.ones(2), bandwidth=links, name="reference")
 
 
 def measure_ccr(problem: Problem) -> float:
-    """Mean transfer time over mean duration; 0 without edges.
+    """Return the mean transfer time over the mean duration; 0 without edges.
 
     Examples
     --------
@@ -81,7 +81,10 @@ def scale_ccr(workflow: Workflow, ccr: float, cluster: Cluster | None = None) ->
 
 
 def _mean_links(cluster: Cluster) -> tuple[float, float]:
-    """Mean latency and mean seconds per byte over ordered pairs of different devices."""
+    """Return mean latency and seconds per byte over ordered pairs of devices.
+
+    The devices of a pair differ.
+    """
     if cluster.p < 2:
         raise InvalidInput(
             f"a CCR is not defined on cluster '{cluster.name}': it has one device, and data never "

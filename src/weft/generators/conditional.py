@@ -1,4 +1,7 @@
-"""Workflows with choices: random ones, and the cascade A to F on two CPUs and two GPUs."""
+"""Workflows with choices: random ones, and the cascade A to F.
+
+The cascade has two CPUs and two GPUs.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from weft.rng import generator
 def conditional(
     *, share: float = 0.5, branches: int = 3, nothing: float = 0.1, seed: int = 0, **layers: Any
 ) -> Workflow:
-    """Draw a layered DAG in which some tasks choose among their outgoing edges.
+    """A random layered DAG; some tasks choose among their outgoing edges.
 
     Tasks with several parents are the joins.
 
@@ -95,7 +98,10 @@ def cascade(*, p_c: float = 0.5, p_b: float = 0.5) -> Workflow:
 
 
 def cascade_cluster() -> Cluster:
-    """Make two CPUs (one task) and two GPUs (up to 5 and 10 tasks of one kind at once)."""
+    """Make two CPUs and two GPUs.
+
+    A CPU runs one task at a time, the GPUs up to 5 and 10 tasks of one kind.
+    """
     return Cluster.of(
         [
             Device("CPU0", kind="CPU", speed=1.25),
@@ -108,7 +114,7 @@ def cascade_cluster() -> Cluster:
 
 
 def conditional_paper(p_c: float = 0.5, *, p_b: float = 0.5) -> Problem:
-    """The cascade on its four units.
+    """Return the cascade on its four units.
 
     Examples
     --------
@@ -120,7 +126,7 @@ def conditional_paper(p_c: float = 0.5, *, p_b: float = 0.5) -> Problem:
 
 
 def _branch_of_edges(edges: int, most: int, rng: np.random.Generator) -> IntArray:
-    """Branch of each edge: every branch has at least one."""
+    """Return the branch of each edge: every branch has at least one edge."""
     count = int(rng.integers(2, min(most, edges) + 1))
     branch = np.concatenate((np.arange(count), rng.integers(0, count, edges - count)))
     return rng.permutation(branch).astype(np.int64)

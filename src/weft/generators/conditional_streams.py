@@ -21,9 +21,10 @@ TYPICAL = 0.010
 def random_conditional_stream(
     seed: int, *, jobs: int = 500, least: int = 4, most: int = 14, load: float | None = None
 ) -> ConditionalStream:
-    """Draw a conditional graph, batching units, and arrivals of a drawn load (or `load`).
+    """Draw a conditional graph, batching units and arrivals.
 
-    The graph has `least` to `most` tasks; all its choices are watched.
+    The load is drawn too if `load` is not given. The graph has `least` to `most` tasks; all its
+    choices are watched.
 
     Examples
     --------
@@ -58,7 +59,7 @@ def own_kinds(workflow: Workflow) -> Workflow:
 def stream_of(
     workflow: Workflow, rng: np.random.Generator, *, jobs: int, load: float | None = None
 ) -> ConditionalStream:
-    """A stream of a graph with drawn units, durations and arrivals.
+    """Return a stream of a graph with drawn units, durations and arrivals.
 
     Durations are log-normal around 10 ms, each task's own share of it slow on some kind of unit and
     quick on another; there are one to three kinds of units, six units at most: those that take one

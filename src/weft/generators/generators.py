@@ -49,10 +49,11 @@ def register_sketch(
     sigma: float = 0.5,
     sketch: Callable[[str], Sketch] = Sketch,
 ) -> Callable[[Callable[..., None]], Callable[..., Workflow]]:
-    """Register a generator that adds tasks and edges to a sketch, its first argument (a decorator).
+    """Register a generator that adds tasks and edges to a sketch (a decorator).
 
-    The generator makes the sketch itself. Its options are those of the function, then `sigma`, the
-    standard deviation of the logarithm of sizes, with the default given here, and `seed`.
+    The sketch is the first argument of the function. The generator makes the sketch itself. Its
+    options are those of the function, then `sigma`, the standard deviation of the logarithm of
+    sizes, with the default given here, and `seed`.
     """
 
     def enter(draw: Callable[..., None]) -> Callable[..., Workflow]:
@@ -94,7 +95,7 @@ def extends(
 
 
 def generator_options(name: str) -> dict[str, Any]:
-    """The options of a generator and their defaults, as `generate` takes them.
+    """Return the options of a generator and their defaults, as `generate` takes them.
 
     Examples
     --------
@@ -159,7 +160,9 @@ def generate_problem(
 
 
 def estimated_tasks(name: str, options: Mapping[str, Any]) -> int:
-    """Return about how many tasks a generator makes; options that are no numbers count as 1.
+    """Return about how many tasks a generator makes.
+
+    Options that are no numbers count as 1.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""Instances of the GPU-cluster experiments: workflows on several GPU types, in conditions.
+"""Instances of the GPU-cluster experiments, by condition.
 
-`static`: costs are as estimated. `noisy`: durations are drawn around the estimate.
-`failing`: devices slow down, fail and recover. `biased`: estimates are wrong by task kind and
-device kind. `changing`: all of these. `stream`: jobs arrive, with deadlines and priorities, and
-their durations are noisy.
+An instance is a workflow on several GPU types, in a condition. `static`: costs are as estimated.
+`noisy`: durations are drawn around the estimate. `failing`: devices slow down, fail and recover.
+`biased`: estimates are wrong by task kind and device kind. `changing`: all of these. `stream`: jobs
+arrive, with deadlines and priorities, and their durations are noisy.
 
 The amounts are our own choice; none are published.
 """
@@ -32,7 +32,10 @@ TASK_KINDS = 4
 
 @dataclass(frozen=True)
 class Condition:
-    """How scenarios differ from estimates; see `Scenario.draw`. `stream`: jobs over time."""
+    """How scenarios differ from estimates; see `Scenario.draw`.
+
+    `stream`: jobs over time.
+    """
 
     noise: float = 0.0
     bias: float = 0.0

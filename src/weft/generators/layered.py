@@ -35,7 +35,7 @@ def layered(
     kinds: int = 1,
     seed: int = 0,
 ) -> Workflow:
-    """Draw a layered DAG.
+    """A random layered DAG.
 
     Parameters
     ----------
@@ -115,7 +115,10 @@ def layer_widths(
 def _edges(
     widths: IntArray, density: float, jump: int, max_parents: int, seed: int
 ) -> tuple[IntArray, IntArray]:
-    """Parents of every task outside the first layer, sorted by (source, target), each pair once."""
+    """Return the edges to all tasks outside the first layer, each pair once.
+
+    They are sorted by (source, target).
+    """
     n = int(widths.sum())
     begin = np.concatenate(([0], np.cumsum(widths)[:-1]))
     layer = np.repeat(np.arange(len(widths)), widths)
@@ -148,9 +151,10 @@ def _parent_counts(
 def _spread(
     rank: IntArray, parents: IntArray, width: IntArray, child: IntArray, seed: int
 ) -> IntArray:
-    """Return positions in a layer: one per equal strip, rotated by a random angle per task.
+    """Return positions in a layer, one per equal strip.
 
-    Parents in one layer therefore differ, without drawing again.
+    They are rotated by a random angle per task. Parents in one layer therefore differ, without
+    drawing again.
     """
     rng = generator(seed, "layered", "position")
     count = np.repeat(parents, parents)

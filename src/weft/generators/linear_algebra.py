@@ -68,7 +68,10 @@ class _Factorisation:
 def _register(
     name: str, *, tiles: int, tasks: Callable[..., int]
 ) -> Callable[[Callable[[_Factorisation], None]], Callable[..., Workflow]]:
-    """Register a factorisation (a decorator); it has `tiles` x `tiles` tiles by default."""
+    """Register a factorisation (a decorator).
+
+    It has `tiles` x `tiles` tiles by default.
+    """
 
     def enter(draw: Callable[[_Factorisation], None]) -> Callable[..., Workflow]:
         @wraps(draw)
@@ -93,7 +96,7 @@ def _register(
 
 @_register("cholesky", tiles=8, tasks=lambda tiles: tiles * (tiles + 1) * (tiles + 2) // 6)
 def cholesky(f: _Factorisation) -> None:
-    """Make a right-looking tiled Cholesky: T (T + 1) (T + 2) / 6 tasks, path of 3 T - 2.
+    """Right-looking tiled Cholesky: T (T + 1) (T + 2) / 6 tasks, path of 3 T - 2.
 
     Examples
     --------

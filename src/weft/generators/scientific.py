@@ -125,7 +125,7 @@ def montage(s: _Profiled, *, images: int = 16) -> None:
     sketch=partial(_Profiled, profile=_EPIGENOMICS),
 )
 def epigenomics(s: _Profiled, *, chunks: int = 8, lanes: int = 2) -> None:
-    """Make a DNA read mapping workflow: lanes * (4 * chunks + 2) + 3 tasks.
+    """A DNA read mapping workflow: lanes * (4 * chunks + 2) + 3 tasks.
 
     Each lane is split, its chunks pass four steps, then all are merged.
 
@@ -157,7 +157,7 @@ def epigenomics(s: _Profiled, *, chunks: int = 8, lanes: int = 2) -> None:
     sketch=partial(_Profiled, profile=_CYBERSHAKE),
 )
 def cybershake(s: _Profiled, *, sites: int = 4, variations: int = 10) -> None:
-    """Make a seismic hazard workflow: sites * (1 + 2 * variations) + 2 tasks.
+    """A seismic hazard workflow: sites * (1 + 2 * variations) + 2 tasks.
 
     It synthesises seismograms from strain tensors, takes peaks, and zips both.
 
@@ -187,7 +187,7 @@ def cybershake(s: _Profiled, *, sites: int = 4, variations: int = 10) -> None:
 def genome(
     s: _Profiled, *, chromosomes: int = 4, individuals: int = 10, populations: int = 7
 ) -> None:
-    """The 1000 Genomes workflow: chromosomes * (individuals + 2 + 2 * populations) tasks.
+    """1000 Genomes: chromosomes * (individuals + 2 + 2 * populations) tasks.
 
     Examples
     --------

@@ -1,4 +1,7 @@
-"""Workflows of textbook shape: bags, trees, fork-join, pipelines, map-reduce, FFT, Gauss."""
+"""Workflows of textbook shape.
+
+Bags, trees, fork-join, pipelines, map-reduce, fast Fourier transform, Gaussian elimination.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ def bag(s: Sketch, *, tasks: int = 100, work: float = 1.0) -> None:
 def fork_join(
     s: Sketch, *, width: int = 8, stages: int = 1, work: float = 1.0, data: float = 1e6
 ) -> None:
-    """Stages of `width` parallel tasks between synchronising ones: stages * (width + 1) + 1 tasks.
+    """Parallel stages between synchronising tasks: stages * (width + 1) + 1 tasks.
+
+    A stage has `width` parallel tasks.
 
     Examples
     --------
@@ -53,7 +58,7 @@ def pipeline(
     work: float = 1.0,
     data: float = 1e6,
 ) -> None:
-    """Make items that pass through stages; an `ordered` stage takes one item at a time.
+    """Items that pass through stages; an `ordered` stage takes one item at a time.
 
     Examples
     --------
@@ -131,9 +136,10 @@ def in_tree(
     "fft", size="levels", estimate=lambda levels: tree_size(levels, 2) * (levels + 2), sigma=0.0
 )
 def fft(s: Sketch, *, levels: int = 4, work: float = 1.0, data: float = 1e6) -> None:
-    """The fast Fourier transform of 2**levels points (Topcuoglu et al. 2002, section 5.3.2).
+    """The fast Fourier transform of 2**levels points.
 
-    With m points: a binary tree of 2m - 1 recursive calls, then m * log2(m) butterfly tasks.
+    See Topcuoglu et al. (2002), section 5.3.2. With m points: a binary tree of 2m - 1 recursive
+    calls, then m * log2(m) butterfly tasks.
 
     Examples
     --------
@@ -154,11 +160,11 @@ def fft(s: Sketch, *, levels: int = 4, work: float = 1.0, data: float = 1e6) -> 
 
 @register_sketch("gauss", size="size", estimate=lambda size: size * (size + 1) // 2, sigma=0.0)
 def gauss(s: Sketch, *, size: int = 5, block: int = 256) -> None:
-    """Make Gaussian elimination by columns (Cosnard et al. 1988; Topcuoglu et al. 2002, 5.3.1).
+    """Gaussian elimination by columns: (size**2 + size - 2) / 2 tasks.
 
-    (size**2 + size - 2) / 2 tasks: step k prepares the pivot column and updates the size - k
-    columns to its right. Columns are `block` wide; work counts operations (in 10**12), data bytes
-    of the rest of a column in double precision.
+    Step k prepares the pivot column and updates the size - k columns to its right. Columns are
+    `block` wide; work counts operations (in 10**12), data bytes of the rest of a column in double
+    precision. See Cosnard et al. (1988) and Topcuoglu et al. (2002), section 5.3.1.
 
     Examples
     --------

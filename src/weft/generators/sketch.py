@@ -1,4 +1,7 @@
-"""`Sketch`: a workflow of known shape, drawn task by task, with random sizes at the end."""
+"""`Sketch`: a workflow of known shape, drawn task by task.
+
+The sizes are drawn at the end.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from weft.rng import generator
 
 
 def lognormal(size: int, sigma: float, rng: np.random.Generator) -> FloatArray:
-    """Log-normal factors with mean 1; `sigma` is the standard deviation of the logarithm."""
+    """Return log-normal factors with mean 1.
+
+    `sigma` is the standard deviation of the logarithm.
+    """
     return np.exp(sigma * rng.standard_normal(size) - sigma * sigma / 2)
 
 
@@ -41,9 +47,9 @@ class Sketch:
     def task(
         self, name: str, kind: str, work: float, *, after: Iterable[int] = (), output: float = 0.0
     ) -> int:
-        """Add a task behind others and return its number; `output`: bytes to each task behind it.
+        """Add a task behind others and return its number.
 
-        Edges that `edge` adds have bytes of their own.
+        `output`: bytes to each task behind it. Edges that `edge` adds have bytes of their own.
         """
         self._names.append(name)
         self._kind.append(self._kinds.setdefault(kind, len(self._kinds)))

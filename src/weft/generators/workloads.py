@@ -45,7 +45,7 @@ def arrivals(
     times: ArrayLike = (),
     seed: int = 0,
 ) -> FloatArray:
-    """When jobs arrive, in seconds.
+    """Draw when jobs arrive, in seconds.
 
     Parameters
     ----------
@@ -109,7 +109,9 @@ def rate_for_load(
 
 
 def minimum_path(problem: Problem) -> float:
-    """Seconds of the longest path when every task runs on its fastest device and nothing is moved.
+    """Return the seconds of the longest path on fastest devices, without transfers.
+
+    Every task runs on its fastest device.
 
     Examples
     --------
@@ -128,13 +130,13 @@ def minimum_path(problem: Problem) -> float:
 def deadlines(
     problems: Sequence[Problem], template: IntArray, arrival: FloatArray, *, slack: float
 ) -> FloatArray:
-    """Arrival + slack * the minimum path of each job's problem."""
+    """Return arrival + slack * the minimum path of each job's problem."""
     paths = np.array([minimum_path(p) for p in problems])
     return arrival + number(slack, "slack", above=True) * paths[template]
 
 
 def priorities(jobs: int, *, levels: int = 3, seed: int = 0) -> FloatArray:
-    """Priorities 0 to levels - 1, each as likely."""
+    """Draw priorities 0 to levels - 1, each as likely."""
     return (
         generator(seed, "priorities")
         .integers(0, whole(levels, "levels"), whole(jobs, "jobs"))
@@ -287,7 +289,7 @@ def _shares(problems: Sequence[Problem], weights: ArrayLike | None) -> FloatArra
 
 
 def _expected_work(problem: Problem) -> FloatArray:
-    """(k,) units of work per job in each row of the pace matrix."""
+    """Return (k,) units of work per job in each row of the pace matrix."""
     choices = problem.workflow.choices
     share = [choices.probability[choices.branches(c)] for c in range(len(choices))]
     weights = problem.work * (sampled_run_probability(problem.workflow, share) if share else 1.0)

@@ -1,4 +1,4 @@
-"""`WorkflowBuilder`: a workflow, built task by task, from a table or from a networkx graph."""
+"""`WorkflowBuilder`: workflows task by task, from a table or a networkx graph."""
 
 from __future__ import annotations
 
@@ -66,9 +66,10 @@ class WorkflowBuilder:
         durations: Mapping[str, float] | None = None,
         variants: Sequence[Variant] = (),
     ) -> str:
-        """Add a task and return its name, for use in `edge`; `needs` are amounts of capacities.
+        """Add a task and return its name, for use in `edge`.
 
-        `variants` are several ways to run it, of which a planner chooses one.
+        `needs` are amounts of capacities. `variants` are several ways to run it, of which a planner
+        chooses one.
         """
         if name in self._tasks:
             raise InvalidInput(f"task '{name}' is given twice")
@@ -87,7 +88,10 @@ class WorkflowBuilder:
 
     @typed
     def edge(self, src: str, dst: str, *, data: float = 0.0, when: str | None = None) -> None:
-        """Add an edge with `data` bytes; `when` names the branch of the source that takes it."""
+        """Add an edge with `data` bytes.
+
+        `when` names the branch of the source that takes it.
+        """
         for end in (src, dst):
             if end not in self._tasks:
                 raise UnknownName(
@@ -99,7 +103,7 @@ class WorkflowBuilder:
 
     @typed
     def choice(self, task: str, branches: Mapping[str, float]) -> None:
-        """When `task` ends, exactly one of the branches (label -> probability) is taken."""
+        """Add a choice: `task` takes exactly one branch (label -> probability) at its end."""
         if task not in self._tasks:
             raise UnknownName(
                 f"the choice of '{task}' names an unknown task{closest(task, self._tasks)}"

@@ -1,4 +1,7 @@
-"""`check`: the one oracle. It shares no code with planners or kernels; all must pass it."""
+"""`check`: the one oracle, which every schedule and trace must pass.
+
+It shares no code with planners or kernels.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,10 @@ def check(target: Problem | Workload, result: Schedule | Trace | Planned) -> lis
 
 
 def _check_variants(problem: Problem, result: object) -> list[Violation]:
-    """Check that a plan names a variant of each task that has some, and is valid with these."""
+    """Check that a plan names a variant of each task that has some.
+
+    The plan must also be valid with these variants.
+    """
     if not isinstance(result, Planned):
         raise InvalidInput(
             f"'{problem.name}' has variants: give the plan, which has the chosen ones, or check "
@@ -111,7 +117,10 @@ def _workload(target: Problem | Workload, trace: Trace) -> Workload:
 
 
 def _schedule_violations(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
-    """Yield the violations of a schedule, which must hold all tasks, whatever the branches."""
+    """Yield the violations of a schedule.
+
+    It must hold all tasks, whatever the branches.
+    """
     known = (
         (schedule.task >= 0)
         & (schedule.task < problem.n)
@@ -188,7 +197,7 @@ def _times(
 def _setup_seconds(
     problem: Problem, task: IntArray, device: IntArray, start: FloatArray, finish: FloatArray
 ) -> FloatArray:
-    """Seconds of set-up at the start of each row."""
+    """Return the seconds of set-up at the start of each row."""
     seconds, c, w = np.zeros(len(task)), problem.cluster, problem.workflow
     if c.has_setup:
         order = np.lexsort((finish, start))
@@ -235,7 +244,10 @@ def _late_rows(
     device: IntArray,
     start: FloatArray,
 ) -> Iterator[Violation]:
-    """Yield rows that start before their inputs; `came`: arrivals by a network, NaN elsewhere."""
+    """Yield rows that start before their inputs arrive.
+
+    `came`: arrivals by a network, NaN elsewhere.
+    """
     need = inputs(problem, done, first=np.zeros(len(task), np.int64), task=task, device=device)
     if came is not None:
         moved = came[need.edge]

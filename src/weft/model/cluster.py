@@ -181,7 +181,7 @@ class Cluster:
     def host(
         cls, *, cores: int, memory: float | None = None, name: str = "host", **others: float
     ) -> Cluster:
-        """One machine that runs up to `cores` tasks side by side, as far as their needs fit.
+        """Return one machine that runs up to `cores` tasks at once, if their needs fit.
 
         `memory` is in bytes; `others` are further capacities, such as ``licence=1``.
 
@@ -235,11 +235,16 @@ class Cluster:
         return float(near), float(far), float(quick), float(slow)
 
     def transfer_time(self, source: int, target: int, data: float) -> float:
-        """Seconds to move `data` bytes: latency + data / bandwidth, nothing on one device."""
+        """Return the seconds to move `data` bytes: latency + data / bandwidth.
+
+        A transfer within one device takes no time.
+        """
         return float(self.latency[source, target] + data * self.per_byte[source, target])
 
     def energy(self, busy: FloatArray, seconds: float) -> float:
-        """Joules over some seconds: power while a device is busy, idle power otherwise.
+        """Return the joules that devices take over some seconds.
+
+        A busy device takes its power, an idle one its idle power.
 
         Examples
         --------
@@ -250,7 +255,9 @@ class Cluster:
         return float((self.power * busy + self.idle_power * (seconds - busy)).sum())
 
     def rent(self, seconds: float) -> float:
-        """Money for all devices over some seconds, busy or not, at their prices per hour.
+        """Return the money for all devices over some seconds, busy or not.
+
+        Prices are per hour.
 
         Examples
         --------
@@ -260,7 +267,7 @@ class Cluster:
         return float(self.price.sum()) * seconds / 3600.0
 
     def batch_growth(self, kinds: Sequence[str]) -> FloatArray:
-        """(kinds, p, largest batch) seconds of a batch over those of one task.
+        """Return (kinds, p, largest batch) seconds of a batch over those of one task.
 
         Without any curve the last axis has length 1: batches of every size take as long as one.
 
@@ -281,7 +288,10 @@ class Cluster:
         return bool(self.setup) or bool(self.switch.any())
 
     def setup_of(self, kinds: Sequence[str]) -> FloatArray:
-        """(kinds, p, 3) seconds to load each kind, its bytes of the cache, and whether pinned.
+        """Return (kinds, p, 3) the set-up of each kind on each device.
+
+        The three numbers are the seconds to load the kind, its bytes of the cache, and whether it
+        is pinned.
 
         Examples
         --------

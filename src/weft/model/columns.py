@@ -1,4 +1,4 @@
-"""Read-only numpy columns from user input, with errors that name the column and the value."""
+"""Read-only numpy columns from user input; errors name the column and the value."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def assign(target: object, **columns: object) -> None:
 
 
 def offsets(sizes: ArrayLike) -> IntArray:
-    """Return where consecutive groups of these sizes begin, and where the last one ends.
+    """Return where consecutive groups of these sizes begin, and where the last ends.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def integers(values: ArrayLike, what: str, *, shape: tuple[int, ...]) -> IntArra
 def _column(
     array: NDArray[Any], given: ArrayLike, what: str, shape: tuple[int, ...]
 ) -> NDArray[Any]:
-    """Fill and freeze a column; copy it first where the caller could still write to it."""
+    """Fill and freeze a column; copy it first if the caller could still write to it."""
     if array.ndim == 0:
         array = np.full(shape, array.item())
     if array.shape != shape:

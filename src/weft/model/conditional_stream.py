@@ -1,4 +1,7 @@
-"""`ConditionalStream`: a conditional problem that arrives repeatedly, with drifting branches."""
+"""`ConditionalStream`: a conditional problem that arrives repeatedly.
+
+The probabilities of its branches may drift.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ class Arrivals:
             raise InvalidInput("a trace of arrivals needs 'times': finite numbers, zero or more")
 
     def draw(self, jobs: int, rng: np.random.Generator, *, tick: float = 1.0) -> FloatArray:
-        """Arrival times in ticks, sorted, none before zero."""
+        """Draw arrival times in ticks, sorted, none before zero."""
         gap, deviation = in_ticks(self.gap, tick), in_ticks(self.deviation, tick)
         if self.process == "regular":
             return gap * np.arange(1.0, jobs + 1.0)
@@ -86,7 +89,9 @@ class Arrivals:
 
 @dataclass(frozen=True, eq=False)
 class ProbabilityDrift:
-    """The probabilities of one choice over time; a job draws its branch at its arrival.
+    """The probabilities of one choice over time.
+
+    A job draws its branch at its arrival.
 
     Parameters
     ----------
@@ -129,7 +134,7 @@ class ProbabilityDrift:
             )
 
     def at(self, arrival: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """(jobs, branches) probabilities at the arrivals, given in seconds."""
+        """Return (jobs, branches) probabilities at the arrivals, given in seconds."""
         start = self.probability[0]
         if self.kind == "fixed":
             return np.broadcast_to(start, (len(arrival), len(start)))
@@ -158,7 +163,10 @@ class ProbabilityDrift:
 
 
 def with_first(start: FloatArray, first: FloatArray) -> FloatArray:
-    """(x, branches) probabilities with these of the first branch; the others keep their ratios."""
+    """Return (x, branches) probabilities with these of the first branch.
+
+    The others keep their ratios.
+    """
     rest, total = start[1:], start[1:].sum()
     rest = rest / total if total > 0 else np.full(len(rest), 1.0 / max(len(rest), 1))
     return np.concatenate((first[:, None], (1.0 - first)[:, None] * rest[None, :]), axis=1)
@@ -213,11 +221,11 @@ class ConditionalStream:
             )
 
     def with_probability(self, task: str, probability: Sequence[float]) -> ConditionalStream:
-        """The same stream with fixed probabilities for the choice of a task."""
+        """Return the same stream with fixed probabilities for the choice of a task."""
         return self.with_drift(task, ProbabilityDrift("fixed", np.array([probability], float)))
 
     def with_drift(self, task: str, drift: ProbabilityDrift) -> ConditionalStream:
-        """The same stream with another drift for the choice of a task."""
+        """Return the same stream with another drift for the choice of a task."""
         w = self.problem.workflow
         owners = [w.task_name(int(t)) for t in w.choices.task]
         if task not in owners:
@@ -230,11 +238,11 @@ class ConditionalStream:
         )
 
     def with_jobs(self, jobs: int) -> ConditionalStream:
-        """The same stream, longer or shorter."""
+        """Return the same stream with another number of jobs."""
         return dataclasses.replace(self, jobs=jobs)
 
     def draw(self, seed: int, *, authors: bool = False) -> tuple[Workload, Scenario]:
-        """One future: the jobs, and the branches they take.
+        """Draw one future: the jobs, and the branches they take.
 
         `authors` draws as a published simulator does; see `weft.model.published_draws`.
         """
@@ -250,7 +258,7 @@ class ConditionalStream:
         return workload, Scenario.of(workload, outcome=outcome.reshape(-1))
 
     def draw_ticks(self, seed: int, *, authors: bool = False) -> tuple[FloatArray, IntArray]:
-        """(jobs,) arrivals in ticks, sorted, and (jobs, choices) branches taken."""
+        """Draw (jobs,) arrivals in ticks, sorted, and (jobs, choices) branches taken."""
         if authors:
             from weft.model.published_draws import draw_as_published
 
@@ -266,7 +274,7 @@ class ConditionalStream:
         return arrival, outcome
 
     def probabilities(self, arrival: FloatArray, seed: int) -> list[FloatArray]:
-        """For each choice, the (jobs, branches) probabilities at the arrivals (seconds)."""
+        """Return the (jobs, branches) probabilities of each choice at arrivals in seconds."""
         return [
             drift.at(arrival, generator(seed, "drift", c)) for c, drift in enumerate(self.drift)
         ]
@@ -298,7 +306,10 @@ class SharedStreams:
                 )
 
     def draw(self, seed: int) -> tuple[Workload, Scenario]:
-        """One future of all streams: job j of the workload is of stream `template[j]`."""
+        """Draw one future of all streams.
+
+        Job j of the workload is of stream `template[j]`.
+        """
         drawn = [s.draw(seed + k * SEEDS_APART) for k, s in enumerate(self.streams)]
         of = np.repeat(np.arange(len(drawn)), [w.jobs for w, _ in drawn])
         columns = {
@@ -320,7 +331,7 @@ class SharedStreams:
 
 
 def in_ticks(seconds: FloatArray | float, tick: float) -> float:
-    """Convert seconds to ticks; a value that is whole except for rounding becomes whole."""
+    """Convert seconds to ticks; round values that are whole but for rounding errors."""
     return float(np.round(seconds / tick, 9))
 
 
@@ -345,7 +356,7 @@ def _ticked_network(network: Topology | None, tick: float) -> Topology | None:
 
 
 def ticked(problem: Problem, tick: float) -> Problem:
-    """The same problem on a clock that counts ticks."""
+    """Return the same problem on a clock that counts ticks."""
     if tick == 1.0:
         return problem
     cluster = dataclasses.replace(

@@ -1,4 +1,4 @@
-"""Figures of schedules and traces: makespan, SLR, speedup, waiting, energy, bytes moved."""
+"""Figures of schedules and traces: makespan, SLR, speedup, waiting, energy, bytes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Metrics:
     capacity_use: Mapping[str, float]
 
     def as_dict(self) -> dict[str, float]:
-        """Name -> figure; of each capacity under "utilisation of ..."."""
+        """Return the figures by name, each capacity under "utilisation of ..."."""
         figures = asdict(self)
         used = figures.pop("capacity_use")
         return {**figures, **{f"utilisation of {name}": share for name, share in used.items()}}
@@ -201,7 +201,9 @@ def trace_metrics(trace: Trace) -> TraceMetrics:
 def capacity_use(
     problem: Problem, need: FloatArray, seconds: FloatArray, makespan: float
 ) -> dict[str, float]:
-    """Return the share of each capacity that executions took; those without a limit are left out.
+    """Return the share of each capacity that executions took.
+
+    Capacities without a limit are left out.
 
     Examples
     --------
@@ -230,7 +232,9 @@ def trace_capacity_use(trace: Trace) -> dict[str, float]:
 
 
 def in_time_share(trace: Trace) -> float:
-    """Return the share of the jobs with a deadline that finished by it; 1 without deadlines.
+    """Return the share of the jobs with a deadline that finished by it.
+
+    Without deadlines it is 1.
 
     Examples
     --------
@@ -249,9 +253,10 @@ def in_time_share(trace: Trace) -> float:
 def critical_path(
     problem: Problem, *, active: BoolArray | None = None, taken: BoolArray | None = None
 ) -> float:
-    """Longest path of shortest durations, without communication: CP_MIN of Topcuoglu et al. (2002).
+    """Return the longest path of shortest durations, without communication.
 
-    `active` (n,) and `taken` (m,) restrict it to the tasks and edges of taken branches.
+    This is CP_MIN of Topcuoglu et al. (2002). `active` (n,) and `taken` (m,) restrict it to the
+    tasks and edges of taken branches.
 
     Examples
     --------
@@ -275,9 +280,10 @@ def critical_path(
 
 
 def sequential_time(parts: list[tuple[Problem, FloatArray]]) -> float:
-    """Return the seconds of all tasks in sequence on the best device, or each on its best.
+    """Return the seconds of all tasks in sequence on the best device.
 
-    The second holds where no device can run all tasks.
+    Where no device can run all tasks, each task counts on its own best device. The second holds
+    where no device can run all tasks.
 
     Each part is a problem and how many times each of its tasks is done.
 
@@ -303,7 +309,7 @@ def sequential_time(parts: list[tuple[Problem, FloatArray]]) -> float:
 
 
 def load_imbalance(busy: FloatArray) -> float:
-    """Busiest device / mean device - 1; 0 when nothing ran."""
+    """Return busiest device / mean device - 1; 0 when nothing ran."""
     mean = float(busy.mean())
     return float(busy.max()) / mean - 1.0 if mean > 0 else 0.0
 
@@ -324,7 +330,7 @@ def _mean(values: FloatArray) -> float:
 
 
 def _group_seconds(trace: Trace, chosen: BoolArray) -> float:
-    """Device time of the chosen rows; a batch counts once."""
+    """Return the device time of the chosen rows; a batch counts once."""
     batch, group = np.unique(trace.batch[chosen], return_inverse=True)
     longest = np.zeros(len(batch))
     np.maximum.at(longest, group.reshape(-1), (trace.finish - trace.start)[chosen])
@@ -334,7 +340,10 @@ def _group_seconds(trace: Trace, chosen: BoolArray) -> float:
 def _trace_inputs(
     trace: Trace, instance: IntArray, active: BoolArray, first_done: FloatArray
 ) -> tuple[FloatArray, float]:
-    """When each row's task became ready, and the bytes its rows read from other devices."""
+    """Return when each row's task became ready, and the bytes read remotely.
+
+    A row reads bytes remotely if they come from another device.
+    """
     workload, done = trace.workload, trace.status == DONE
     executions = Executions.of(
         instance[done], trace.device[done], trace.finish[done], instances=workload.instances
@@ -356,7 +365,7 @@ def _trace_inputs(
 
 
 def _mean_slr(trace: Trace, active: BoolArray) -> float:
-    """Return the mean SLR of finished jobs; jobs with the same branches share one path."""
+    """Return the mean SLR of finished jobs; equal branches share one path."""
     workload, share = trace.workload, []
     for problem, first, jobs in templates(workload):
         ended = trace.completed[jobs]

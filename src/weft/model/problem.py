@@ -29,7 +29,10 @@ from weft.typed import typed
 
 
 class ProblemArrays(NamedTuple):
-    """The columns of compiled planners, one signature for all; edges are sorted by target."""
+    """The columns of compiled planners, one signature for all.
+
+    Edges are sorted by target.
+    """
 
     work: FloatArray  # (n,)
     row: IntArray  # (n,)
@@ -64,10 +67,11 @@ class ProblemArrays(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Problem(Displayed):
-    """A workflow on a cluster. Make one with `Problem.bind`, `Problem.from_arrays` or `weft.load`.
+    """A workflow on a cluster.
 
-    Durations and transfers are zero or at least 1e-150 seconds. All of them together, each task on
-    every device and each edge over the slowest link, are finite (less than 1.8e308 seconds).
+    Make one with `Problem.bind`, `Problem.from_arrays` or `weft.load`. Durations and transfers are
+    zero or at least 1e-150 seconds. All of them together, each task on every device and each edge
+    over the slowest link, are finite (less than 1.8e308 seconds).
 
     Examples
     --------
@@ -83,12 +87,18 @@ class Problem(Displayed):
     pace: FloatArray
 
     def __post_init__(self) -> None:
-        """Refuse costs of other tasks or devices, and times too short or long to compute with."""
+        """Refuse costs of other tasks or devices, and times out of range.
+
+        Times out of range are too short or too long to compute with.
+        """
         self._refuse_shapes()
         refuse_times(self)
 
     def _refuse_shapes(self) -> None:
-        """Refuse a part that was replaced by that of another problem: kernels check no index."""
+        """Refuse a part that was replaced by that of another problem.
+
+        Kernels check no index.
+        """
         n, p, rows = self.workflow.n, self.cluster.p, self.pace.shape[0]
         fits = self.work.shape == self.row.shape == (n,) and self.pace.shape == (rows, p)
         if not fits or (n and not (self.row.min() >= 0 and self.row.max() < rows)):
@@ -243,7 +253,7 @@ class Problem(Displayed):
         return self.workflow.name
 
     def duration(self, task: int, device: int) -> float:
-        """Seconds of a task on a device; inf where it cannot run."""
+        """Return the seconds of a task on a device; inf where it cannot run."""
         pace = float(self.pace[self.row[task], device])
         return float(self.work[task]) * pace if pace < np.inf else np.inf
 
@@ -254,7 +264,7 @@ class Problem(Displayed):
         return np.where(np.isinf(self.pace[self.row]), np.inf, dense)
 
     def transfer(self, edge: int, source: int, target: int) -> float:
-        """Seconds to move an edge's data between two devices."""
+        """Return the seconds to move an edge's data between two devices."""
         return self.cluster.transfer_time(source, target, float(self.workflow.data[edge]))
 
     @property

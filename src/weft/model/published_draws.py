@@ -1,7 +1,7 @@
-"""Draws of a stream as the published simulator of Debner, Krahn and Hirvisalo (2024) makes them.
+"""Draws of a stream as a published simulator makes them.
 
-Number by number: numpy's global generator for the gaps, and one draw of Python's for every task
-that a job visits.
+The simulator is that of Debner, Krahn and Hirvisalo (2024). Number by number: numpy's global
+generator for the gaps, and one draw of Python's for every task that a job visits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weft.model.workflow import ALWAYS
 
 
 def draw_as_published(stream: ConditionalStream, seed: int) -> tuple[FloatArray, IntArray]:
-    """(jobs,) arrivals in ticks, sorted, and (jobs, choices) branches taken."""
+    """Draw (jobs,) arrivals in ticks, sorted, and (jobs, choices) branches taken."""
     arrivals = stream.arrivals
     if arrivals.process != "normal":
         raise Unsupported(

@@ -24,7 +24,9 @@ MOST_SPELLS = 200_000
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """Outcomes of choices, duration factors, the pace of devices over time, cancellations.
+    """Outcomes of choices, duration factors, paces over time, cancellations.
+
+    Paces are those of devices.
 
     Attributes
     ----------
@@ -193,7 +195,7 @@ def _likeliest(workload: Workload) -> IntArray:
 
 
 def _by_job(workload: Workload, rows: Sequence[ArrayLike]) -> IntArray:
-    """(choices over all jobs,) the row of each job's problem, one job after another."""
+    """Return (choices over all jobs,) the row of each job's problem, job after job."""
     parts = [np.zeros(0), *(rows[t] for t in workload.template)]
     return np.concatenate(parts).astype(np.int64)
 
@@ -245,7 +247,9 @@ def _draw_changes(
 
 
 def _worst_of(spells: list[tuple[float, float, float]]) -> list[tuple[float, float]]:
-    """Return (time, pace) at each change of the worst of the active spells (begin, end, pace).
+    """Return (time, pace) at each change of the worst of the active spells.
+
+    A spell is (begin, end, pace).
 
     Examples
     --------

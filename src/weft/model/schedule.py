@@ -102,12 +102,12 @@ class Schedule(Displayed):
         return int(self.copy.sum())
 
     def busy(self, devices: int) -> FloatArray:
-        """(devices,) seconds that each device works."""
+        """Return (devices,) seconds that each device works."""
         seconds = self.finish - self.start
         return np.bincount(self.device, weights=seconds, minlength=devices).astype(float)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """The columns: task, device, start, finish, copy (True for a duplicate)."""
+        """Return the columns: task, device, start, finish, copy (True for a duplicate)."""
         return {
             key: getattr(self, key).copy() for key in ("task", "device", "start", "finish", "copy")
         }

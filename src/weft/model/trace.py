@@ -1,4 +1,7 @@
-"""`Trace`: an execution, simulated or real. One row per execution, one entry per job."""
+"""`Trace`: an execution, simulated or real.
+
+It has one row per execution and one entry per job.
+"""
 
 from __future__ import annotations
 
@@ -66,18 +69,18 @@ class Trace(TraceColumns, Displayed):
 
     @staticmethod
     def columns() -> tuple[str, ...]:
-        """Names of the execution columns."""
+        """Return the names of the execution columns."""
         return ("job", "task", "device", "decided", "start", "finish", "status", "batch", "copy")
 
     def __len__(self) -> int:
         return len(self.task)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """The execution columns."""
+        """Return the execution columns by name."""
         return {key: getattr(self, key).copy() for key in self.columns()}
 
     def named(self, policy: str) -> Trace:
-        """The same trace under another policy name."""
+        """Return the same trace under another policy name."""
         return replace(self, policy=policy)
 
     @cached_property
@@ -134,10 +137,11 @@ class Trace(TraceColumns, Displayed):
 def beside_originals(
     instance: IntArray, status: IntArray, device: IntArray, finish: FloatArray, copy: BoolArray
 ) -> BoolArray:
-    """Return the marks of copies, without the first end of tasks that only copies finished.
+    """Return the marks of copies, without those that took the place of an original.
 
-    A replayed job is over when each task has ended once, be it a copy: the original that a plan
-    scheduled later never runs, and the copy takes its place.
+    The first end of a task that only copies finished is no copy. A replayed job is over when each
+    task has ended once, be it a copy: the original that a plan scheduled later never runs, and the
+    copy takes its place.
 
     Examples
     --------

@@ -21,7 +21,7 @@ ALWAYS = -1
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """Exclusive branches: when its task ends, each choice takes exactly one of its branches.
+    """Exclusive branches: when its task ends, each choice takes exactly one.
 
     A task may own several choices (independent draws). An edge either is taken always
     (`edge_choice` is -1) or belongs to one branch of one choice of its source. A branch without
@@ -50,7 +50,7 @@ class Choices:
 
     @classmethod
     def none(cls, edges: int) -> Choices:
-        """No choice at all: every edge is always taken."""
+        """Return no choice at all: every edge is always taken."""
         empty = np.zeros(0, np.int64)
         return cls(
             task=empty,
@@ -65,11 +65,11 @@ class Choices:
         return len(self.task)
 
     def branches(self, choice: int) -> range:
-        """Positions of a choice's branches in `probability` and `labels`."""
+        """Return the positions of a choice's branches in `probability` and `labels`."""
         return range(int(self.first[choice]), int(self.first[choice + 1]))
 
     def reordered(self, order: IntArray) -> Choices:
-        """The same choices for edges in another order."""
+        """Return the same choices for edges in another order."""
         choice, branch = self.edge_choice[order], self.edge_branch[order]
         return replace(self, edge_choice=frozen(choice), edge_branch=frozen(branch))
 
@@ -186,7 +186,7 @@ class Workflow:
         return len(self.choices) > 0
 
     def task_name(self, task: int) -> str:
-        """The name of a task."""
+        """Return the name of a task."""
         return self.names[task] if self.names is not None else f"t{task}"
 
     @cached_property

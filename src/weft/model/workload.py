@@ -118,7 +118,7 @@ class Workload:
                 )
 
     def with_problem(self, job: int, problem: Problem, priority: float) -> Workload:
-        """Return the workload with another problem of the same size in the place of a job's own.
+        """Return the workload with another problem of the same size for one job.
 
         The job must be the only one of its template. Only the new job is checked: a service
         replaces one thousand jobs per second.
@@ -181,7 +181,7 @@ class Workload:
 
     @cached_property
     def batch_growth(self) -> FloatArray:
-        """(kinds, p, largest batch) seconds of a batch over those of one task of that kind."""
+        """(kinds, p, largest batch) seconds of a batch over those of one task."""
         return self.cluster.batch_growth(self.kinds)
 
     @cached_property
@@ -196,11 +196,15 @@ class Workload:
 
     @cached_property
     def setup(self) -> FloatArray:
-        """(kinds, p, 3) seconds to load each kind, its bytes of the cache, and whether pinned."""
+        """(kinds, p, 3) the set-up of each kind on each device.
+
+        The three numbers are the seconds to load the kind, its bytes of the cache, and whether it
+        is pinned.
+        """
         return self.cluster.setup_of(self.kinds)
 
     def problem_of(self, job: int) -> Problem:
-        """The problem a job runs."""
+        """Return the problem that a job runs."""
         return self.problems[int(self.template[job])]
 
     def by_problem(self, job: IntArray) -> Iterator[tuple[IntArray, Problem]]:
@@ -210,13 +214,16 @@ class Workload:
             yield np.flatnonzero(template == t), problem
 
     def task_of(self, instance: int) -> tuple[int, int]:
-        """(job, task) of an instance."""
+        """Return (job, task) of an instance."""
         job = bisect_right(self._first_instances, instance) - 1
         return job, instance - self._first_instances[job]
 
 
 def _alike(one: Cluster, other: Cluster) -> bool:
-    """Whether two clusters are the same in a simulation: speeds are in the problems already."""
+    """Return whether two clusters are the same in a simulation.
+
+    Speeds are in the problems already.
+    """
     columns = ("latency", "bandwidth", "memory", "batch", "cache", "switch")
     return (
         one.names == other.names

@@ -1,4 +1,7 @@
-"""Slurm: one sbatch script per task, and a script that submits them with their dependencies."""
+"""Slurm: one sbatch script per task, and a script that submits them.
+
+The second passes the dependencies between the jobs.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +83,10 @@ def job_options(
 
 
 def submit_lines(jobs: Sequence[BatchJob], files: dict[int, str]) -> list[str]:
-    """Return the script that submits jobs after those they need, and keeps their numbers."""
+    """Return the script that submits each job after those it needs.
+
+    It stores the numbers that Slurm gives to jobs.
+    """
     lines = [
         "#!/bin/bash",
         "# Submits every job; job.ids has a line per task: its name and Slurm's number.",
@@ -116,7 +122,10 @@ def _in_one_line(text: str) -> str:
 
 
 def _plain(name: str, what: str) -> str:
-    """Return a name that stands in an option of its own; sbatch would split or expand others."""
+    """Return a name that can stand in an option of its own.
+
+    sbatch would split or expand other names.
+    """
     if _PLAIN.fullmatch(name):
         return name
     raise InvalidInput(

@@ -1,8 +1,8 @@
-"""Conditional call graphs (`conditional-graph-v1`): services as tasks, calls as choices.
+"""Conditional call graphs (`conditional-graph-v1`): calls of services as choices.
 
-Every call that is not made by all requests is a choice of its own with the branches "call" and
-"skip". Calls of real requests depend on each other; the shapes of requests that were counted are
-kept beside the graph, to be drawn from.
+Services are tasks. Every call that is not made by all requests is a choice of its own with the
+branches "call" and "skip". Calls of real requests depend on each other; the shapes of requests that
+were counted are kept beside the graph, to be drawn from.
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ CERTAIN = 1.0 - 1e-9
 
 @dataclass(frozen=True, eq=False)
 class CallGraph:
-    """A graph with choices, and the (shapes, choices) branches of requests with their counts."""
+    """A graph with choices, and the branches of requests with their counts.
+
+    Branches are a (shapes, choices) array.
+    """
 
     workflow: Workflow
     shapes: IntArray
     counts: FloatArray
 
     def draw(self, jobs: int, rng: np.random.Generator) -> IntArray:
-        """(jobs, choices) branches of requests drawn from those that were counted."""
+        """Draw (jobs, choices) branches of requests from those that were counted."""
         drawn: IntArray = self.shapes[
             rng.choice(len(self.shapes), size=jobs, p=self.counts / self.counts.sum())
         ]

@@ -1,4 +1,4 @@
-"""DAX, the XML of Pegasus workflows: jobs, their files, and which job comes after which.
+"""DAX, the XML of Pegasus workflows: jobs, their files, and their order.
 
 The parser stops at a document type, so no entity is ever declared or expanded.
 """
@@ -114,7 +114,7 @@ class _Reader:
 
 
 def read_dax(content: bytes, *, name: str) -> Workflow:
-    """Return the workflow: run times -> work at speed 1, shared files -> bytes of edges.
+    """Return the workflow: run times -> work at speed 1, shared files -> edge bytes.
 
     The run time of a job is its attribute `runtime`, or a profile or metadata of that key.
     """
@@ -180,7 +180,10 @@ def _workflow(reader: _Reader, name: str) -> Workflow:
 
 
 def write_dax(workflow: Workflow) -> bytes:
-    """Return a DAX of a workflow with one run time per task; every edge with data is a file."""
+    """Return a DAX of a workflow with one run time per task.
+
+    Every edge with data is a file.
+    """
     if workflow.durations or workflow.conditional:
         what = "durations by device" if workflow.durations else "choices"
         raise InvalidInput(f"workflow '{workflow.name}' has {what}, which DAX cannot hold")

@@ -173,7 +173,10 @@ def read_dot(text: str, *, name: str) -> Workflow:
 
 
 def _task_names(nodes: dict[str, Attributes]) -> tuple[str, ...]:
-    """Return the labels, with the node's identifier where several nodes have the same label."""
+    """Return the labels, made distinct where several nodes have the same label.
+
+    A label that occurs several times gets the identifier of its node.
+    """
     labels = []
     for node, row in nodes.items():
         label = row.get("label", "")
@@ -325,7 +328,10 @@ def _data(src: str, dst: str, row: Attributes) -> float:
 
 
 def write_dot(workflow: Workflow) -> bytes:
-    """Return a DOT graph that `read_dot` can read, except for branches, which are only drawn."""
+    """Return a DOT graph that `read_dot` can read.
+
+    It cannot read branches, which are only drawn.
+    """
     lines = [f"digraph {_quoted(workflow.name)} {{"]
     lines += [
         f"  {_quoted(workflow.task_name(t))} [{_node_text(workflow, t)}];"

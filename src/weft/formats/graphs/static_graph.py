@@ -1,4 +1,7 @@
-"""Static problems: `cost` (or `work`, `speeds`), `edges`, `data`, `bandwidth` as JSON or NPZ."""
+"""Static problems as JSON or NPZ.
+
+Keys: `cost` (or `work`, `speeds`), `edges`, `data`, `bandwidth`.
+"""
 
 from __future__ import annotations
 

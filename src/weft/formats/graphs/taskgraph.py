@@ -17,10 +17,10 @@ FORMAT = "taskgraph-v1"
 
 
 def read_taskgraph(record: Record, *, tile_bytes: float) -> Workflow:
-    """Return the workflow: type -> kind, runtime_s -> work, runtime_by_device -> durations.
+    """Return the workflow that a task graph describes.
 
-    Missing memory counts as 0 bytes and missing cores as 1. Edges counted in tiles carry
-    `tile_bytes` each.
+    type -> kind, runtime_s -> work, runtime_by_device -> durations. Missing memory counts as 0
+    bytes and missing cores as 1. Edges counted in tiles carry `tile_bytes` each.
     """
     tasks, edges = record.child("tasks"), record.child("edges")
     names = tasks.strings("id")

@@ -1,6 +1,7 @@
-"""WfFormat 1.5 and 1.6 of WfCommons: recorded executions of workflows (wfcommons.org/format).
+"""WfFormat 1.5 and 1.6 of WfCommons: recorded executions of workflows.
 
-Both versions have the same keys; 1.6 adds summaries, which are not read.
+The format is described at wfcommons.org/format. Both versions have the same keys; 1.6 adds
+summaries, which are not read.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ def is_wfformat(record: Record) -> bool:
 
 
 def read_wfformat(record: Record, *, name: str) -> Workflow:
-    """Return the workflow: recorded seconds -> work at speed 1, name without number -> kind.
+    """Return the workflow that was executed.
 
-    An edge joins a parent and a child and carries the files the one writes and the other reads. A
-    task without a record of its execution counts as 0 seconds, because traces leave out what took
-    no time of its own.
+    Recorded seconds -> work at speed 1, name without number -> kind. An edge joins a parent and a
+    child and carries the files the one writes and the other reads. A task without a record of its
+    execution counts as 0 seconds, because traces leave out what took no time of its own.
     """
     workflow = record.child("workflow")
     if "specification" not in workflow:
@@ -142,7 +143,10 @@ def shared_bytes(
     read: list[list[str]],
     sizes: dict[str, float],
 ) -> np.ndarray:
-    """Return the bytes of each edge: the files that its source writes and its target reads."""
+    """Return the bytes of each edge.
+
+    They are those of files that its source writes and its target reads.
+    """
     needed = [set(files) for files in read]
     steps = sum(len(written[s]) for s, _ in pairs)
     check_cells(steps, f"the output files of {len(pairs)} edges, {steps} in all,")
@@ -291,7 +295,10 @@ def _machines(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def _amount(cluster: Cluster, capacity: str, node: str, otherwise: float) -> float:
-    """Return what the tasks of a node share of a capacity, or else what its devices have."""
+    """Return the amount of a capacity that tasks of a node share.
+
+    Without one, return the amount that its devices have.
+    """
     if capacity not in cluster.capacity:
         return otherwise
     shared = float(cluster.capacity[capacity][cluster.node_names.index(node)])

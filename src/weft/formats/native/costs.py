@@ -1,4 +1,4 @@
-"""Costs that do not follow from a workflow and a cluster: measured ones, written out."""
+"""Costs that do not follow from workflow and cluster: measured ones, written out."""
 
 from __future__ import annotations
 

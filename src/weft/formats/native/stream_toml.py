@@ -87,7 +87,7 @@ class UnstableLoad(UserWarning):
 
 
 def stream_names() -> list[str]:
-    """Names of the streams that ship with weft."""
+    """Return the names of the streams that ship with weft."""
     return sorted(
         p.name.removesuffix(".toml")
         for p in files("weft.formats").joinpath("streams").iterdir()
@@ -135,7 +135,10 @@ def load_streams(source: str | os.PathLike[str]) -> SharedStreams:
 
 
 def _read(where: str) -> str:
-    """Return the text of a stream: a TOML file, or the name of one that ships with weft."""
+    """Return the text of a stream: a TOML file, or a stream that ships with weft.
+
+    The second is given by its name.
+    """
     shipped = stream_names()
     if where in shipped:
         place = files("weft.formats").joinpath("streams", f"{where}.toml")
@@ -158,7 +161,10 @@ def read_stream_toml(text: str, *, name: str) -> ConditionalStream:
 
 
 def read_streams_toml(text: str, *, name: str) -> SharedStreams:
-    """Return the streams a TOML text describes: [[streams]] on the same [[units]], or one."""
+    """Return the streams that a TOML text describes.
+
+    [[streams]] share the [[units]]; a text without them is one stream.
+    """
     record = Record(parse_toml(text))
     title = record.text("name", name)
     if "streams" not in record:
@@ -174,7 +180,10 @@ def read_streams_toml(text: str, *, name: str) -> SharedStreams:
 
 
 def _stream(record: Record, shared: Record, title: str, units: Cluster) -> ConditionalStream:
-    """Return one stream; `shared` has the units and the tick of all streams of the file."""
+    """Return one stream.
+
+    `shared` has the units and the tick of all streams of the file.
+    """
     workflow, drift, watched = read_graph(record, _tasks(record), title, _unit_rows(shared))
     refuse_unreachable(workflow, read_names(record, "start", [str(workflow.task_name(0))]))
     return ConditionalStream(
@@ -233,9 +242,10 @@ def _coefficient(r: Record) -> float:
 
 
 def _continued(curve: Curve, batch: int) -> Curve:
-    """Return a curve up to `batch`: more tasks than it has numbers for take several batches.
+    """Return a curve up to `batch`.
 
-    That is a little slower than the batches themselves, so that no policy fills one so far.
+    More tasks than it has numbers for take several batches. That is a little slower than the
+    batches themselves, so that no policy fills one so far.
     """
     if isinstance(curve, int | float) or not 0 < len(curve) < batch <= LARGEST_CURVE:
         return curve

@@ -1,4 +1,4 @@
-"""Variants of tasks: records of the JSON schema, and TOML files for workflows of any format.
+"""Variants of tasks: records of the JSON schema, and TOML files for any workflow.
 
 [[variants]]
 of = "classify"        # a task, or a kind of tasks

@@ -1,4 +1,7 @@
-"""Objects of the model as nested dicts, the content of weft's files (see `weft_schema`)."""
+"""Objects of the model as nested dicts, the content of weft's files.
+
+See `weft_schema`.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +139,10 @@ def encode_trace(t: Trace) -> dict[str, Any]:
 
 
 def _table(names: str, values: str, rows: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    """Return the names of rows and the rows, each as one line of numbers; nothing without rows."""
+    """Return the names of rows and the rows, each as one line of numbers.
+
+    Without rows, return nothing.
+    """
     if not rows:
         return {}
     return {names: list(rows), values: np.stack([row.reshape(-1) for row in rows.values()])}

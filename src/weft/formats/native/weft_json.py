@@ -1,4 +1,7 @@
-"""weft's schema as strict JSON: one line per column; equal objects give equal bytes."""
+"""weft's schema as strict JSON.
+
+Every column is one line; equal objects give equal bytes.
+"""
 
 from __future__ import annotations
 

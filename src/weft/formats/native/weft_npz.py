@@ -1,4 +1,7 @@
-"""weft's schema as NPZ: the keys of the JSON, nested ones as paths; no pickles or times."""
+"""weft's schema as NPZ.
+
+It has the keys of the JSON, nested ones as paths; no pickles and no times.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,10 @@ def _refuse_nul(key: str, text: str) -> None:
 
 
 def read_npz(content: bytes) -> dict[str, Any]:
-    """Return the nested dict of an archive; arrays of objects are refused (no code runs)."""
+    """Return the nested dict of an archive.
+
+    Arrays of objects are refused, so that no code runs.
+    """
     nested: dict[str, Any] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive, warnings.catch_warnings():

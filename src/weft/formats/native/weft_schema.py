@@ -1,10 +1,11 @@
-"""weft's own schema: every object as one nested dict of named columns, in JSON and in NPZ.
+"""weft's own schema, in JSON and NPZ: nested dicts of named columns.
 
-The key ``format`` is one of ``weft-problem-1``, ``weft-workflow-1``, ``weft-cluster-1``,
-``weft-workload-1``, ``weft-schedule-1`` and ``weft-trace-1``. Columns have the names and meaning of
-the fields of the classes in `weft.model`. A column whose entries are all equal may be a single
-number. In JSON, null stands for NaN and "inf" for infinity; in NPZ, a nested key is a path
-(``workflow/work``). Round trips are exact to the last bit.
+Every object is one nested dict. The key ``format`` is one of ``weft-problem-1``,
+``weft-workflow-1``, ``weft-cluster-1``, ``weft-workload-1``, ``weft-schedule-1`` and
+``weft-trace-1``. Columns have the names and meaning of the fields of the classes in `weft.model`. A
+column whose entries are all equal may be a single number. In JSON, null stands for NaN and "inf"
+for infinity; in NPZ, a nested key is a path (``workflow/work``). Round trips are exact to the last
+bit.
 
 - workflow: name, names, work, kinds, kind, memory, cores, variants (`variants.py`), need_names +
   needs (one row per capacity), src, dst, data, duration_devices + durations (one row per device or

@@ -1,4 +1,4 @@
-"""Numbers with units, as people write them: "40 GB", "100 Gbit/s", "25 GB/s", "5 us"."""
+"""Numbers with units: "40 GB", "100 Gbit/s", "25 GB/s", "5 us"."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ _DIGIT = re.compile(r"\d")
 
 
 def quantity(value: object, dimension: str, what: str) -> float:
-    """Return a number in seconds, bytes, bytes per second or watts; bare numbers keep theirs.
+    """Return a number in seconds, bytes, bytes per second or watts.
+
+    A number without a unit is returned as it is.
 
     Examples
     --------

@@ -1,4 +1,7 @@
-"""`Record`: a JSON object or NPZ folder, read key by key; errors name key and value."""
+"""`Record`: a JSON object or NPZ folder, read key by key.
+
+Errors name key and value.
+"""
 
 from __future__ import annotations
 
@@ -138,7 +141,10 @@ class Record:
         return list(value)
 
     def floats(self, key: str, default: object = _REQUIRED, *, rank: int = 1) -> FloatArray:
-        """Return a list (rank 1) or list of lists (rank 2) of numbers; one number fills all."""
+        """Return a list (rank 1) or a list of lists (rank 2) of numbers.
+
+        One number fills all.
+        """
         value = self.raw(key, default)
         if isinstance(value, np.ndarray):
             return _float_array(value, rank, self.path(key))

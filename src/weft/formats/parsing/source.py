@@ -1,4 +1,7 @@
-"""Paths to bytes, text and plain JSON; every failure is one line that names the file."""
+"""Paths to bytes, text and plain JSON.
+
+Every failure is one line that names the file.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ _BRACKETS = re.compile(r"[^\[\]{}]++")
 
 @contextmanager
 def naming(where: str) -> Iterator[None]:
-    """Prefix errors raised inside with the file name, on one line that any terminal can show."""
+    """Prefix errors raised inside with the file name.
+
+    The message is one line that any terminal can show.
+    """
     try:
         yield
     except WeftError as error:
@@ -39,7 +45,7 @@ def naming(where: str) -> Iterator[None]:
 
 
 def one_line(text: str) -> str:
-    r"""Collapse white space, cut long text and escape characters that control a terminal.
+    r"""Collapse white space, cut long text and escape terminal control characters.
 
     Examples
     --------
@@ -81,7 +87,10 @@ def read_bytes(path: Path) -> bytes:
 
 
 class _Meter:
-    """Count the bytes of a content, and the cells of its lists (JSON) or of its lines (others)."""
+    """A counter of the bytes and cells of a content.
+
+    Cells are those of lists in JSON, and those of lines elsewhere.
+    """
 
     def __init__(self) -> None:
         self._bytes = self._cells = 0
@@ -132,7 +141,10 @@ def decode_text(content: bytes) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """Parse strict JSON: no NaN literal, no key given twice, no nesting that exhausts the stack."""
+    """Parse strict JSON.
+
+    Refused: NaN literals, keys given twice, nesting that exhausts the stack.
+    """
     _refuse_depth(text)
     try:
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
@@ -189,7 +201,7 @@ def is_there(path: Path) -> bool:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file, packed when its name ends with .gz; equal content gives equal bytes.
+    """Write a file, packed if its name ends with .gz; equal content gives equal bytes.
 
     In a folder of several users, a symbolic link could lead to any file of this one: links are not
     followed, except those of the system in /dev.

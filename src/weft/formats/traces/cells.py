@@ -38,7 +38,10 @@ class Cells:
         return next((v for c in columns if (v := self.values.get(c, "")) not in MISSING), default)
 
     def read(self, reader: Callable[[str], T], default: T, *columns: str) -> T:
-        """Return the first of the columns that has a value, read; name line and column if not."""
+        """Return the first of the columns that has a value, read.
+
+        If none has one, the error names line and column.
+        """
         for column in columns:
             cell = self.values.get(column, "")
             if cell in MISSING:
@@ -99,7 +102,9 @@ def whole(cell: str) -> int:
 
 
 def binary_size(cell: str) -> float:
-    """Read bytes such as ``29.8 MB`` or ``512K``, in steps of 1024 as the engines count.
+    """Read bytes such as ``29.8 MB`` or ``512K``.
+
+    Units are in steps of 1024, as in the engines.
 
     Examples
     --------
@@ -130,7 +135,10 @@ def clock(cell: str) -> float:
 
 
 def moment(cell: str) -> float:
-    """Read a date and time of ISO 8601 as seconds since 1970; without a zone it is UTC."""
+    """Read a date and time of ISO 8601 as seconds since 1970.
+
+    Without a zone it is UTC.
+    """
     try:
         when = datetime.fromisoformat(cell)
         return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()

@@ -1,4 +1,4 @@
-"""Chrome trace events: the slices of threads as tasks, the arrows between them as edges."""
+"""Chrome trace events: slices of threads as tasks, arrows between them as edges."""
 
 from __future__ import annotations
 

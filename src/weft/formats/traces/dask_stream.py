@@ -1,4 +1,7 @@
-"""Dask's task stream: ``client.get_task_stream()`` as JSON, and performance reports (HTML)."""
+"""Dask's task stream as JSON, and performance reports (HTML).
+
+The JSON is that of ``client.get_task_stream()``.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +97,10 @@ def _documents(text: str) -> Iterator[Any]:
 
 
 def _tables(document: Any) -> Iterator[dict[str, Any]]:
-    """Return the tables with the columns of a task stream, as Bokeh 2 and 3 write them."""
+    """Yield the tables with the columns of a task stream.
+
+    Bokeh 2 and 3 write them differently.
+    """
     waiting = [document]
     while waiting:
         part = waiting.pop()

@@ -1,4 +1,4 @@
-"""`Recording`: executions measured by another engine, and the problem they describe."""
+"""`Recording`: executions that another engine measured, and their problem."""
 
 from __future__ import annotations
 
@@ -153,7 +153,10 @@ class UnknownDependencies(UserWarning):
 
 
 def _most_at_once(executions: list[MeasuredExecution], *, cores: bool = False) -> int:
-    """Return the most executions that overlap, or the most cores; 1 if starts are unknown."""
+    """Return the most executions, or cores, in use at one time.
+
+    If starts are unknown, it is 1.
+    """
     if any(math.isnan(e.start) for e in executions):
         return 1
     counted = [(e, e.cores if cores else 1) for e in executions if e.seconds > 0]

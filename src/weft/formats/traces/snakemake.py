@@ -1,4 +1,7 @@
-"""Snakemake's benchmark files and its records of finished jobs (``.snakemake/metadata``)."""
+"""Snakemake's benchmark files and its records of finished jobs.
+
+The records are in ``.snakemake/metadata``.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,10 @@ def _lines(text: str) -> list[Cells]:
 
 
 def metadata_folder(folder: Path) -> Path | None:
-    """Return the folder of records: it, or the one inside `.snakemake`; None: there is none."""
+    """Return the folder of records: this one, or the one inside `.snakemake`.
+
+    None: there is none.
+    """
     for path in (folder, folder / "metadata", folder / ".snakemake" / "metadata"):
         if path.name == "metadata" and path.is_dir():
             return path
@@ -100,7 +106,7 @@ def read_metadata(folder: Path) -> Recording:
 
 
 def _output(path: Path, place: Path) -> str:
-    """Return the path of the output file of a record; long names are split into folders."""
+    """Return the path of a record's output file; long names are split into folders."""
     parts = [part.removeprefix("@") for part in path.relative_to(place).parts]
     try:
         return base64.b64decode("".join(parts), altchars=b"-_", validate=True).decode()

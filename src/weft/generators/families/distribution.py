@@ -1,9 +1,10 @@
-"""Cases like those of users: families of workflows, clusters, conditions, mixed streams.
+"""Cases like those of users: families, clusters, conditions, mixed streams.
 
-Families are split: constants of policies are chosen on `DEVELOPMENT` alone, results are stated on
-`LEFT_OUT`. Clusters go from a single node to several racks; the mixes are those of nodes in three
-production clusters (Alibaba 2020, 2023 and 2026: nodes of 2, 4 or 8 equal GPUs), devices and links
-are those of the catalogue. A CCR is set, or it follows from measured seconds and bytes.
+Families of workflows are split: constants of policies are chosen on
+`DEVELOPMENT` alone, results are stated on `LEFT_OUT`. Clusters go from a single node to several
+racks; the mixes are those of nodes in three production clusters (Alibaba 2020, 2023 and 2026: nodes
+of 2, 4 or 8 equal GPUs), devices and links are those of the catalogue. A CCR is set, or it follows
+from measured seconds and bytes.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class DeviceModel:
     source: str
 
     def peak(self, precision: str) -> float:
-        """Peak TFLOP/s in a precision."""
+        """Return the peak TFLOP/s in a precision."""
         rate: float | None = getattr(self, one_of(precision, "precision", PRECISIONS))
         if rate is None:
             raise InvalidInput(
@@ -57,7 +57,7 @@ class DeviceModel:
 
 @cache
 def catalogue() -> Mapping[str, DeviceModel]:
-    """All device models by name.
+    """Return all device models by name.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def catalogue() -> Mapping[str, DeviceModel]:
 
 
 def device_model(name: str) -> DeviceModel:
-    """A device model by its name or another name of it, whatever the case.
+    """Return a device model by one of its names, in upper or lower case.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def device_model(name: str) -> DeviceModel:
 
 
 def link_model(name: str) -> LinkModel:
-    """A link by name.
+    """Return a link by name.
 
     Examples
     --------

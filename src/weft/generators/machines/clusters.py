@@ -46,7 +46,9 @@ def gpu_cluster(
     idle_share: float = 0.2,
     name: str | None = None,
 ) -> Cluster:
-    """Make a cluster of published devices; speed in TFLOP/s, work in 10**12 operations.
+    """Make a cluster of published devices.
+
+    Speed is in TFLOP/s, work in 10**12 operations.
 
     Parameters
     ----------
@@ -97,7 +99,9 @@ def gpu_cluster(
 def mixed_cluster(
     seed: int = 0, *, kinds: int = 3, most: int = 4, cpus: int = 1, precision: str = "fp32"
 ) -> Cluster:
-    """Draw a cluster of `kinds` different GPUs, 1 to `most` of each, and a node of CPUs.
+    """Draw a cluster of `kinds` different GPUs and a node of CPUs.
+
+    It has 1 to `most` GPUs of each kind.
 
     Examples
     --------
@@ -170,7 +174,7 @@ def random_cluster(
 
 
 def _parse(text: str, per_node: int) -> list[_Place]:
-    """Devices in the order they are written, each with its node."""
+    """Return the devices in the order they are written, each with its node."""
     rooms: list[list[DeviceModel]] = []
     devices = 0
     for term in text.split("+"):
@@ -199,7 +203,7 @@ def _parse(text: str, per_node: int) -> list[_Place]:
 
 
 def _part(part: str, text: str) -> tuple[int, int, DeviceModel]:
-    """``3x4xV100`` -> (3, 4, V100)."""
+    """Split ``3x4xV100`` into (3, 4, V100)."""
     head = part
     numbers: list[int] = []
     while len(numbers) < 2:
@@ -218,7 +222,7 @@ def _part(part: str, text: str) -> tuple[int, int, DeviceModel]:
 
 
 def _links(places: list[_Place], network: LinkModel) -> tuple[np.ndarray, np.ndarray]:
-    """(p, p) bandwidth and latency, computed once per pair of (kind, node)."""
+    """Return (p, p) bandwidth and latency, computed once per pair of (kind, node)."""
     groups = list(dict.fromkeys(places))
     member = np.array([groups.index(place) for place in places])
     pair = [[_link(a, b, network) for b in groups] for a in groups]

@@ -1,4 +1,7 @@
-"""How machines differ: related speeds, unrelated cost matrices, and taste by kind of task."""
+"""How machines differ: related speeds, unrelated costs, affinity of task kinds.
+
+Unrelated costs are full matrices.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,9 @@ def unrelated_problem(
     consistent: bool = False,
     seed: int = 0,
 ) -> Problem:
-    """Bind with a full (n, p) matrix: seconds = work / speed * a random factor of mean 1.
+    """Bind with a full (n, p) matrix of random costs.
+
+    Seconds = work / speed * a random factor of mean 1.
 
     Parameters
     ----------
@@ -75,7 +80,9 @@ def with_affinity(
     method: str = "uniform",
     seed: int = 0,
 ) -> Cluster:
-    """Give each task kind its own throughput on each device kind: speed / random factor.
+    """Give each task kind its own throughput on each device kind.
+
+    Throughput = speed / random factor.
 
     Examples
     --------

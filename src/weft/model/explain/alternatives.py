@@ -1,4 +1,4 @@
-"""When tasks would have ended on other devices, with all other executions where they are."""
+"""When tasks would have ended on other devices, all other executions unchanged."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ class Alternatives:
         self._first = np.searchsorted(c.row[self._waits], np.arange(len(table) + 1))
 
     def finishes(self, row: int) -> list[float]:
-        """Return when the task of a row would have ended on each device; inf: it cannot run."""
+        """Return when the task of a row would have ended on each device.
+
+        inf: the device cannot run it.
+        """
         t = self.table
         problem, task = t.workload.problem_of(int(t.job[row])), int(t.task[row])
         found = []
@@ -63,7 +66,7 @@ class Alternatives:
         return found
 
     def _ready(self, problem: Problem, row: int) -> FloatArray:
-        """(p,) when all inputs of a row would be on each device."""
+        """Return (p,) when all inputs of a row would be on each device."""
         t, c, cluster = self.table, self.candidates, problem.cluster
         ptr, rows = t.done
         ready = np.full(cluster.p, t.workload.arrival[t.job[row]])

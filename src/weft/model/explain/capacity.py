@@ -1,4 +1,4 @@
-"""Waits for the capacities of nodes: which execution had to end before another one had room."""
+"""Waits for capacities of nodes: whose end made room for another execution."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ class NodeUse(NamedTuple):
     room: FloatArray  # (capacities,)
 
     def short(self, group: int, time: float) -> BoolArray:
-        """(capacities,) what a group could not have had just before a time beside the others."""
+        """Return (capacities,) whether a group lacked each capacity just before a time.
+
+        It lacked those that it could not have had beside the other executions.
+        """
         own = self.group == group
         before = ~own & (self.start < time) & (self.finish >= time)
         need = self.need[own].sum(axis=0)

@@ -1,4 +1,4 @@
-"""Binding causes: for each execution of a plan or trace, the latest event it waited for.
+"""Binding causes: for each execution, the latest event it waited for.
 
 Causes are found per *group*: one execution, or a batch that ran together. All columns are numpy
 arrays; `explanation.py` follows them and writes sentences.
@@ -34,7 +34,10 @@ Among causes at the same time, the first one of this list binds."""
 
 @dataclass(frozen=True, eq=False)
 class ExecutionTable(TraceColumns):
-    """The executions of a plan or trace in one form. A plan is one job that arrives at time 0."""
+    """The executions of a plan or trace in one form.
+
+    A plan is one job that arrives at time 0.
+    """
 
     workload: Workload
     scenario: Scenario | None  # None: a plan, which holds all branches
@@ -128,7 +131,10 @@ class ExecutionTable(TraceColumns):
 
     @cached_property
     def done(self) -> tuple[IntArray, IntArray]:
-        """Rows that finished their task, by (instance, finish), and where each instance begins."""
+        """Rows that finished their task, by (instance, finish), and offsets.
+
+        An offset is where the rows of an instance begin.
+        """
         rows = np.flatnonzero(self.status == DONE)
         rows = rows[np.lexsort((rows, self.finish[rows], self.instance[rows]))]
         count = np.bincount(self.instance[rows], minlength=self.workload.instances)
@@ -164,7 +170,10 @@ class GroupTable(NamedTuple):
 
 
 class CauseTable(NamedTuple):
-    """Events before the starts of groups: one row per event, or the binding one of each group."""
+    """Events before the starts of groups.
+
+    One row per event, or the binding event of each group.
+    """
 
     group: IntArray
     kind: IntArray
@@ -183,7 +192,10 @@ class CauseTable(NamedTuple):
 
 
 def candidate_causes(table: ExecutionTable, *others: CauseTable) -> CauseTable:
-    """List all events that each group waited for, without decisions; `others` are added."""
+    """List all events that each group waited for, except decisions.
+
+    `others` are added.
+    """
     found = [*_inputs(table), _retries(table), _devices(table), _arrivals(table), *others]
     columns: Any = [np.concatenate(column) for column in zip(*found, strict=True)]
     return CauseTable(*columns)
@@ -270,7 +282,10 @@ def _outcomes(
 
 
 def _settlers(table: ExecutionTable, active: BoolArray) -> IntArray:
-    """(instances,) the instance whose end decides an instance: itself, or why it is skipped."""
+    """Return (instances,) the instance whose end decides each instance.
+
+    That is the instance itself, or, if it is skipped, the one whose end shows that.
+    """
     workload = table.workload
     ptr, rows = table.done
     first = np.full(workload.instances, np.inf)
@@ -330,7 +345,7 @@ def events(
     time: FloatArray,
     edge: IntArray | None = None,
 ) -> CauseTable:
-    """Return events of one kind: executions `source` that ended at a time, before a start."""
+    """Return events of one kind: executions `source` that ended before a start."""
     time = np.minimum(time, table.start[row])
     none = np.full(len(row), -1)
     return CauseTable(

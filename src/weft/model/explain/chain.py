@@ -1,4 +1,4 @@
-"""The critical chain: from the last finish back to an arrival, in pieces without gaps."""
+"""The critical chain: from the last finish back to an arrival, without gaps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ COMPUTING, MOVING, LOST_WORK, FOR_DEVICE, FOR_DECISION, FOR_ARRIVAL = PARTS
 
 @dataclass(frozen=True)
 class Segment:
-    """A piece of the critical chain: what execution `row` did or waited for in that time."""
+    """A piece of the critical chain.
+
+    It says what execution `row` did or waited for in that time.
+    """
 
     part: str
     start: float
@@ -43,7 +46,10 @@ class Segment:
 def follow_chain(
     t: ExecutionTable, candidates: CauseTable, causes: CauseTable
 ) -> Iterator[Segment]:
-    """Yield the segments of the critical chain, the last first; each ends where the next begins."""
+    """Yield the segments of the critical chain, the last first.
+
+    Each begins where the one that is yielded next ends.
+    """
     if not len(t):
         return
     early = None if t.eager else triggers(t, candidates)

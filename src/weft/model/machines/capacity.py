@@ -1,4 +1,4 @@
-"""Capacity: the highest rate of jobs that devices can keep up with, and the load of a stream.
+"""Capacity: the highest rate of jobs that devices sustain; the load of a stream.
 
 The bound is fluid: devices share their time among task types in any proportion, every batch has
 the size with the least time per task, and no device waits for data. The highest rate of jobs is
@@ -21,7 +21,7 @@ _DRAWS = 4096
 
 
 def offered_load(stream: ConditionalStream) -> float:
-    """Return arrival rate / capacity, at the probabilities that need the most capacity.
+    """Return arrival rate / capacity, at the probabilities that need the most.
 
     Examples
     --------
@@ -41,7 +41,10 @@ def offered_load(stream: ConditionalStream) -> float:
 
 
 def _extreme_visits(stream: ConditionalStream) -> list[FloatArray]:
-    """Return the visits of each task at the extremes of the drifts, all choices moving together."""
+    """Return the visits of each task at the extremes of the drifts.
+
+    All choices move together.
+    """
     corners = [_corners(drift) for drift in stream.drift]
     most = max((len(rows) for rows in corners), default=1)
     return [
@@ -57,7 +60,10 @@ def _corners(drift: ProbabilityDrift) -> list[FloatArray]:
 
 
 def run_probability(workflow: Workflow, probability: list[FloatArray]) -> FloatArray:
-    """(n,) probability that each task runs: exact if no task has two parents, else sampled."""
+    """Return (n,) the probability that each task runs.
+
+    It is exact if no task has two parents, else sampled.
+    """
     choices = workflow.choices
     if not (np.diff(workflow.pred_ptr) <= 1).all():
         return sampled_run_probability(workflow, probability)
@@ -72,7 +78,10 @@ def run_probability(workflow: Workflow, probability: list[FloatArray]) -> FloatA
 
 
 def sampled_run_probability(workflow: Workflow, probability: list[FloatArray]) -> FloatArray:
-    """(n,) share of a fixed number of drawn outcomes in which each task runs."""
+    """Return (n,) the share of drawn outcomes in which each task runs.
+
+    The number of outcomes is fixed.
+    """
     choices, rng = workflow.choices, generator(0, "run_probability")
     drawn = [(np.cumsum(p)[:-1] <= rng.random(_DRAWS)[:, None]).sum(axis=1) for p in probability]
     runs = np.zeros((workflow.n, _DRAWS), bool)
@@ -87,7 +96,10 @@ def sampled_run_probability(workflow: Workflow, probability: list[FloatArray]) -
 
 
 def _capacity(problem: Problem, visits: FloatArray) -> float:
-    """Return the highest rate of jobs that visit task t `visits[t]` times, in full batches."""
+    """Return the highest rate of jobs that visit task t `visits[t]` times.
+
+    All batches are full.
+    """
     seconds, memory = problem.durations(), problem.workflow.memory[:, None]
     busy = np.flatnonzero((visits > 0) & (seconds.min(axis=1) > 0))
     if not len(busy):
@@ -106,7 +118,10 @@ def _capacity(problem: Problem, visits: FloatArray) -> float:
 
 
 def _tasks_per_batch_time(problem: Problem, size: FloatArray) -> FloatArray:
-    """(n, p) tasks done in the seconds of one task, by the best batch of at most `size` tasks."""
+    """Return (n, p) tasks done in the seconds of one task, by the best batch.
+
+    A batch has at most `size` tasks.
+    """
     growth = problem.cluster.batch_growth(problem.workflow.kinds)[problem.workflow.kind]
     sizes = np.arange(1.0, growth.shape[2] + 1.0)
     rate = np.where(sizes <= np.maximum(size, 1.0)[:, :, None], sizes / growth, 0.0)

@@ -45,7 +45,7 @@ class Device:
 @description
 @dataclass(frozen=True)
 class Links:
-    """Bandwidth (bytes per second) and latency (seconds) between nodes and within a node."""
+    """Bandwidth (bytes per second) and latency (seconds) between and within nodes."""
 
     bandwidth: float = np.inf
     latency: float = 0.0

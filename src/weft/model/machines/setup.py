@@ -1,4 +1,4 @@
-"""Set-up: what a device loads before it runs tasks of a kind, and what it keeps loaded.
+"""Set-up: what a device loads before it runs a kind of task, and keeps loaded.
 
 Loading a kind (a model, a container) takes seconds and memory of the device's cache. When the cache
 is full, the kind used least recently is dropped. Pinned kinds are loaded before the first job and
@@ -26,7 +26,7 @@ SECONDS, MEMORY, PINNED = range(3)
 @description
 @dataclass(frozen=True)
 class Setup:
-    """Loading a kind of task: seconds, bytes of the cache, and whether it is always loaded.
+    """Loading a kind of task: seconds, bytes of the cache, whether always loaded.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def setup_columns(devices: Sequence[Mapping[str, Setup | float]]) -> dict[str, F
 
 
 def setup_of_kinds(setup: Mapping[str, FloatArray], kinds: Sequence[str], p: int) -> FloatArray:
-    """(kinds, p, 3) seconds, bytes and whether pinned, of each kind on each device."""
+    """Return (kinds, p, 3) seconds, bytes and whether pinned, by kind and device."""
     other = setup.get(ANY_KIND, np.zeros((p, 3)))
     return frozen(np.array([setup.get(kind, other) for kind in kinds], float).reshape(-1, p, 3))
 
@@ -97,10 +97,10 @@ def seconds_before_groups(
     kind: IntArray,
     restart: IntArray | None = None,
 ) -> FloatArray:
-    """(g,) seconds of set-up of groups in the order of their starts, for the oracle.
+    """Return (g,) seconds of set-up of groups in the order of their starts.
 
-    `setup` is (kinds, p, 3); `restart` (g,) counts the failures of a group's device before its
-    start: each of them empties the cache.
+    The oracle uses it. `setup` is (kinds, p, 3); `restart` (g,) counts the failures of a group's
+    device before its start: each of them empties the cache.
     """
     taken = np.zeros(len(device))
     recent: dict[int, list[int]] = {}

@@ -1,4 +1,4 @@
-"""Links that transfers share: the topology, the transfers of a trace, and their oracle.
+"""Links that transfers share: the topology, the transfers, and their oracle.
 
 - `topology`: ports of nodes, switches and trunks, and the routes that follow from them
 - `transfers`: when data moved between nodes in a trace

@@ -1,4 +1,7 @@
-"""Rules of transfers on a network, written from docs/simulator.md: no code of the simulator."""
+"""Rules of transfers on a network, written from docs/simulator.md.
+
+They use no code of the simulator.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,7 @@ class TransferCheck:
             )
 
     def _links(self) -> Iterator[Violation]:
-        """No link moves more bytes in some time than its rate allows."""
+        """Yield violations of links that move more bytes than their rates allow."""
         m, c = self.moved, self.cluster
         begin, whole = m.begin + c.latency[m.source, m.target], np.isfinite(m.end) & (self.data > 0)
         uses, rate = link_use(c, m.source, m.target), link_rates(c)
@@ -99,7 +102,7 @@ class TransferCheck:
                     )
 
     def _ports(self) -> Iterator[Violation]:
-        """A node sends one and receives one transfer at a time."""
+        """Yield violations of nodes that send or receive two transfers at a time."""
         m, c = self.moved, self.cluster
         seconds = c.latency[m.source, m.target] + self.data * c.per_byte[m.source, m.target]
         real = np.flatnonzero(

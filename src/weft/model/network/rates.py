@@ -1,4 +1,7 @@
-"""When transfers end on shared links: the oracle's own arithmetic, apart from the simulator's."""
+"""When transfers end on shared links.
+
+This is the oracle's own arithmetic, apart from the simulator's.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ _SLACK = 1.0 + 1e-12
 def transfer_ends(
     cluster: Cluster, source: IntArray, target: IntArray, data: FloatArray, begin: FloatArray
 ) -> FloatArray:
-    """Return when transfers between nodes end that begin at these times, in this order.
+    """Return when transfers between nodes end.
+
+    They begin at these times, in this order.
 
     Examples
     --------
@@ -42,7 +47,7 @@ def transfer_ends(
 
 
 def link_use(cluster: Cluster, source: IntArray, target: IntArray) -> BoolArray:
-    """(transfers, links) whether a transfer uses a link."""
+    """Return (transfers, links) whether a transfer uses a link."""
     assert cluster.routes is not None
     path = cluster.routes.path[cluster.node[source], cluster.node[target]]
     uses = np.zeros((len(path), len(link_rates(cluster)) + 1), bool)  # -1 fills the last column
@@ -51,7 +56,7 @@ def link_use(cluster: Cluster, source: IntArray, target: IntArray) -> BoolArray:
 
 
 def link_rates(cluster: Cluster) -> FloatArray:
-    """(links,) bytes per second of the links of a network."""
+    """Return (links,) bytes per second of the links of a network."""
     assert cluster.routes is not None
     return cluster.routes.rate
 

@@ -22,9 +22,10 @@ SHARING = ("fair", "one-port")
 @description
 @dataclass(frozen=True)
 class Port:
-    """The connection of a node to a switch: bytes per second up and down, seconds of latency.
+    """The connection of a node to a switch.
 
-    `down` is `up` where it is not given. A route has the latency of both of its ports.
+    Bandwidths are in bytes per second up and down, the latency is in seconds. `down` is `up` where
+    it is not given. A route has the latency of both of its ports.
     """
 
     up: float = np.inf
@@ -41,7 +42,10 @@ class Port:
 @description
 @dataclass(frozen=True)
 class Trunk:
-    """A connection of two switches: bytes per second in each direction, seconds of latency."""
+    """A connection of two switches.
+
+    The bandwidth is in bytes per second in each direction, the latency in seconds.
+    """
 
     one: str
     other: str
@@ -50,7 +54,10 @@ class Trunk:
 
 
 class Routes(NamedTuple):
-    """Links in numbers: those of node i are 2 i (up) and 2 i + 1 (down), then trunks, both ways."""
+    """Links in numbers.
+
+    Those of node i are 2 i (up) and 2 i + 1 (down); then come the trunks, both ways.
+    """
 
     rate: FloatArray  # (links,) bytes per second
     path: IntArray  # (nodes, nodes, longest) links from node to node; -1: none
@@ -230,7 +237,10 @@ class Topology:
         return crossed, least, seconds
 
     def _paths(self, start: str, first: int) -> dict[str, list[int]]:
-        """Switch -> the trunks from `start` to it, breadth first; `first`: number of trunk 0."""
+        """Return the trunks from `start` to each switch, breadth first.
+
+        `first`: number of trunk 0.
+        """
         found: dict[str, list[int]] = {start: []}
         queue = deque([start])
         while queue:

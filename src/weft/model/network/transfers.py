@@ -35,17 +35,20 @@ class Transfers:
 
     @staticmethod
     def integers() -> tuple[str, ...]:
-        """Names of the columns of whole numbers."""
+        """Return the names of the columns of whole numbers."""
         return ("job", "edge", "source", "target")
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """The columns."""
+        """Return the columns by name."""
         return {key: getattr(self, key).copy() for key in (*self.integers(), "begin", "end")}
 
     def arrivals(
         self, job: IntArray, edge: IntArray, device: IntArray, sent: FloatArray
     ) -> FloatArray:
-        """Return when the data of edges, sent at these times, is on a device; NaN: it is not."""
+        """Return when the data of edges, sent at these times, is on a device.
+
+        NaN: it never is.
+        """
         rows: dict[tuple[int, int, int], list[int]] = {}
         keys = zip(self.job.tolist(), self.edge.tolist(), self.target.tolist(), strict=True)
         for r, key in enumerate(keys):

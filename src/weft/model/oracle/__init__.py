@@ -1,4 +1,6 @@
-"""The oracle behind `weft.model.check`; it shares no code with planners and kernels.
+"""The oracle behind `weft.model.check`, apart from planners and kernels.
+
+It shares no code with them.
 
 - `violation`: a broken rule, and the comparisons that all rules share
 - `trace_rules`: all rules of traces, and those about which rows there may be

@@ -1,4 +1,4 @@
-"""Consequences of a scenario that hold for every policy: what runs, and how long it takes."""
+"""Consequences of a scenario for every policy: what runs, and for how long."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from weft.model.workload import Workload
 
 
 def active_instances(workload: Workload, scenario: Scenario) -> BoolArray:
-    """(instances,) whether the branches that are taken lead to an instance; the others are skipped.
+    """Return (instances,) whether the taken branches lead to each instance.
+
+    The others are skipped.
 
     Examples
     --------
@@ -50,7 +52,10 @@ def active_instances(workload: Workload, scenario: Scenario) -> BoolArray:
 def taken_edges(
     workload: Workload, scenario: Scenario, problem: Problem, job: IntArray, edge: IntArray
 ) -> BoolArray:
-    """Whether edges belong to taken branches of these jobs, if their sources run."""
+    """Return whether edges belong to taken branches of these jobs.
+
+    The answer assumes that their sources run.
+    """
     choices = problem.workflow.choices
     choice = choices.edge_choice[edge]
     taken: BoolArray = choice == ALWAYS
@@ -63,7 +68,10 @@ def taken_edges(
 
 
 def settled_times(workload: Workload, active: BoolArray, done: FloatArray) -> FloatArray:
-    """(instances,) when an instance is done or known to be skipped, and its edges decided."""
+    """Return (instances,) when each instance is done, or known to be skipped.
+
+    Its outgoing edges are decided then.
+    """
     settled = np.where(active, done, 0.0)
     for problem, first, _ in templates(workload):
         w = problem.workflow
@@ -82,14 +90,14 @@ def settled_times(workload: Workload, active: BoolArray, done: FloatArray) -> Fl
 
 
 def templates(workload: Workload) -> Iterator[tuple[Problem, IntArray, IntArray]]:
-    """Each problem with the first instance and the number of its jobs."""
+    """Return each problem with the first instance and the number of its jobs."""
     for t, problem in enumerate(workload.problems):
         jobs = np.flatnonzero(workload.template == t)
         yield problem, workload.first_instance[jobs], jobs
 
 
 def pace_at(scenario: Scenario, device: IntArray, time: FloatArray) -> FloatArray:
-    """The pace of devices at given times; a change at that very time counts."""
+    """Return the pace of devices at given times; a change at that very time counts."""
     pace = np.ones(len(device))
     for d in np.unique(scenario.change_device).tolist():
         times, paces = changes_of(scenario, d)
@@ -126,6 +134,6 @@ def run_ends(
 
 
 def changes_of(scenario: Scenario, device: int) -> tuple[FloatArray, FloatArray]:
-    """Times and paces of a device's changes, in order."""
+    """Return the times and paces of a device's changes, in order."""
     here = scenario.change_device == device
     return scenario.change_time[here], scenario.change_pace[here]

@@ -1,6 +1,7 @@
-"""Whether a trace is possible: every rule written from docs/simulator.md, no kernel code.
+"""Whether a trace is possible, by rules written from docs/simulator.md.
 
-`trace_violations` names all rules; here are those about which rows there may be.
+They use no code of kernels. `trace_violations` names all rules; here are those about which rows
+there may be.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ from weft.model.workload import Workload
 
 
 def trace_violations(workload: Workload, trace: Trace) -> Iterator[Violation]:
-    """Yield the violations of a trace; times of a measured one are not compared to the model."""
+    """Yield the violations of a trace.
+
+    Times of a measured one are not compared to the model.
+    """
     yield from _strangers(workload, trace)
     if trace.job_finish.shape != (workload.jobs,):
         yield Violation(

@@ -24,7 +24,7 @@ from weft.model.trace import CANCELLED, DONE, LOST, STATUS
 
 
 def check_overlaps(rows: TraceRows, groups: TraceGroups) -> Iterator[Violation]:
-    """A device runs one batch at a time."""
+    """Check that a device runs one batch at a time."""
     # In a resumed run, a task whose device is gone takes no time on the one that stands in.
     long = np.flatnonzero((groups.finish > groups.start) | (not rows.trace.measured))
     pairs = overlaps(groups.device[long], groups.start[long], groups.finish[long])
@@ -40,7 +40,7 @@ def check_overlaps(rows: TraceRows, groups: TraceGroups) -> Iterator[Violation]:
 
 
 def check_inputs(rows: TraceRows) -> Iterator[Violation]:
-    """A task starts when its parents are settled and their data is there."""
+    """Check that a task starts after its parents are settled and their data arrived."""
     workload, scenario = rows.workload, rows.trace.scenario
     done = rows.status == DONE
     executions = Executions.of(
@@ -77,7 +77,7 @@ def check_inputs(rows: TraceRows) -> Iterator[Violation]:
 
 
 def check_queues(rows: TraceRows, groups: TraceGroups) -> Iterator[Violation]:
-    """A device runs its batches in the order of the decisions."""
+    """Check that a device runs its batches in the order of the decisions."""
     order = np.lexsort((groups.batch, groups.start, groups.device))
     before, after = order[:-1], order[1:]
     bad = (groups.device[before] == groups.device[after]) & exceeds(
@@ -91,7 +91,7 @@ def check_queues(rows: TraceRows, groups: TraceGroups) -> Iterator[Violation]:
 
 
 def check_transfers(rows: TraceRows) -> Iterator[Violation]:
-    """Compare the transfers of a network with its links, and each row with its transfers."""
+    """Compare the transfers of a network with its links, and rows with transfers."""
     workload, trace = rows.workload, rows.trace
     if trace.transfers is None or trace.eager or rows.copy.any():
         yield Violation(
@@ -126,7 +126,10 @@ def check_transfers(rows: TraceRows) -> Iterator[Violation]:
 
 
 def check_ends(rows: TraceRows, groups: TraceGroups) -> Iterator[Violation]:
-    """Compare each row with the end of its group: true duration, failure or cancellation."""
+    """Compare each row with the end of its group.
+
+    A group ends by its true duration, a failure or a cancellation.
+    """
     scenario = rows.trace.scenario
     down = np.isinf(pace_at(scenario, groups.device, groups.start))
     for r in groups.first[down].tolist():
@@ -161,7 +164,7 @@ def check_ends(rows: TraceRows, groups: TraceGroups) -> Iterator[Violation]:
 
 
 def _setup_seconds(rows: TraceRows, groups: TraceGroups) -> FloatArray:
-    """(g,) seconds of set-up at pace 1; a failure of a device empties its cache."""
+    """Return (g,) seconds of set-up at pace 1; a failure empties a device's cache."""
     c, scenario = rows.workload.cluster, rows.trace.scenario
     seconds = np.zeros(len(groups.first))
     if not c.has_setup:
@@ -184,7 +187,7 @@ def _setup_seconds(rows: TraceRows, groups: TraceGroups) -> FloatArray:
 
 
 def check_outages(rows: TraceRows) -> Iterator[Violation]:
-    """Find rows that reach into a time when their device was down, as the run noticed it."""
+    """Find rows that reach into an outage of their device, as the run noticed it."""
     scenario = rows.trace.scenario
     for d in np.unique(scenario.change_device).tolist():
         times, paces = changes_of(scenario, d)

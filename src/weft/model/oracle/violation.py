@@ -1,4 +1,4 @@
-"""`Violation`, and the few comparisons that the checks of schedules and traces share."""
+"""`Violation`, and comparisons that the checks of schedules and traces share."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ class Executions(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """Per row and incoming edge: first finish of the parent and first arrival of its data."""
+    """First finish of the parent and first arrival of its data, per incoming edge.
+
+    There is one entry per row and incoming edge.
+    """
 
     row: IntArray
     edge: IntArray
@@ -61,7 +64,10 @@ class Inputs(NamedTuple):
 
 
 def exceeds(one: FloatArray, other: FloatArray) -> BoolArray:
-    """Whether `one` lies above `other` by more than the tolerance; NaN always does."""
+    """Return whether `one` is above `other` by more than the tolerance.
+
+    NaN always is.
+    """
     scale = np.minimum(
         np.maximum(np.abs(one), np.abs(other)), np.finfo(float).max
     )  # nothing reaches to infinity
@@ -69,12 +75,14 @@ def exceeds(one: FloatArray, other: FloatArray) -> BoolArray:
 
 
 def differs(one: FloatArray, other: FloatArray) -> BoolArray:
-    """Whether two columns differ by more than the tolerance; NaN always does."""
+    """Return whether two columns differ by more than the tolerance; NaN always does."""
     return exceeds(one, other) | exceeds(other, one)
 
 
 def expand(ptr: IntArray, key: IntArray) -> tuple[IntArray, IntArray]:
-    """List the positions ptr[k]:ptr[k + 1] of every key: (number of the key, position).
+    """List the positions ptr[k]:ptr[k + 1] of every key.
+
+    Each is (number of the key, position).
 
     Examples
     --------
@@ -89,9 +97,10 @@ def expand(ptr: IntArray, key: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def overlaps(device: IntArray, start: FloatArray, finish: FloatArray) -> Iterator[tuple[int, int]]:
-    """Yield pairs (earlier, later) of rows that overlap on a device; none only if no two do.
+    """Yield pairs (earlier, later) of rows that overlap on a device.
 
-    A row without length may share its instant with others, but must not lie inside a longer one.
+    There are none only if no two rows overlap. A row without length may share its instant with
+    others, but must not lie inside a longer one.
     """
     slack = TOLERANCE * np.maximum(np.abs(start), np.abs(finish))
     long = finish - start > slack
@@ -146,7 +155,7 @@ def inputs(
     device: IntArray,
     decided: FloatArray | None = None,
 ) -> Inputs:
-    """Return when the inputs of rows arrive, each from the earliest execution of its parent.
+    """Return when inputs of rows arrive, from the earliest execution of each parent.
 
     An arrival is sent + (latency + data * per_byte).
 
@@ -170,17 +179,20 @@ def inputs(
 
 
 def task_name(problem: Problem, task: int) -> str:
-    """The task as messages name it."""
+    """Return the task as messages name it."""
     return f"task '{problem.workflow.task_name(int(task))}'"
 
 
 def device_name(problem: Problem, device: int) -> str:
-    """The device as messages name it."""
+    """Return the device as messages name it."""
     return f"'{problem.cluster.names[int(device)]}'"
 
 
 def misfits(problem: Problem, task: IntArray, device: IntArray) -> Iterator[Violation]:
-    """Yield rows on a device that lacks memory or cores for them, or cannot run their kind."""
+    """Yield rows on a device that lacks their memory or cores, or cannot run them.
+
+    A device cannot run kinds whose pace is infinite there.
+    """
     w, c = problem.workflow, problem.cluster
     small = w.memory[task] > c.memory[device]
     own = np.isinf(c.capacity["cores"])[c.node] if "cores" in c.capacity else np.ones(c.p, bool)

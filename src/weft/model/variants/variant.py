@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 @description
 @dataclass(frozen=True)
 class Variant:
-    """One way to run a task: on more cores, with a smaller model, with code for another device.
+    """One way to run a task.
+
+    Examples: on more cores, with a smaller model, with code for another device.
 
     Attributes
     ----------
@@ -69,7 +71,7 @@ class Variant:
             raise InvalidInput(f"accuracy {where} must be a finite number")
 
     def on(self, problem: Problem, task: int) -> FloatArray:
-        """(p,) seconds of this variant of a task on each device; inf where it cannot run."""
+        """Return (p,) seconds of this variant on each device; inf where it cannot run."""
         c = problem.cluster
         if isinstance(self.seconds, Mapping):
             given = [
