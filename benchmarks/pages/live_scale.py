@@ -21,7 +21,7 @@ from weft.experiments.benchmarks.large import layered
 from weft.experiments.harness import describe_machine, page_table, provenance
 from weft.model import Problem, Workload
 from weft.planners import plan
-from weft.report.causes.live import draw_live
+from weft.report.pages.live import draw_live
 from weft.runtime.backends.protocol import Finished
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.web.live.board import LiveBoard

@@ -1,7 +1,8 @@
-"""Results in notebooks: HTML, pictures and tables, made by `weft.report` when they are asked for.
+"""Results in notebooks: HTML, pictures and tables, made by `weft.report`.
 
-Results are made by the lower layers, which do not import `report`. This file names the one module
-that shows them and loads it on first use, so that `import weft` costs numpy only.
+Nothing is rendered before a notebook asks for it. Results are made by the lower layers, which do
+not import `report`. This file names the one module that shows them and loads it on first use, so
+that `import weft` costs numpy only.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-RENDERER = "weft.report.causes.notebook"
+RENDERER = "weft.report.pages.notebook"
 """The module with `html_of`, `plot_of` and `frame_of`."""
 
 
@@ -17,16 +18,16 @@ class Displayed:
     """A result that notebooks show as HTML, and that gives a picture and a table."""
 
     def _repr_html_(self) -> str:
-        """The result for notebooks: a sentence, numbers and a small chart."""
+        """Return the result for notebooks: a sentence, numbers and a small chart."""
         return str(import_module(RENDERER).html_of(self))
 
     def plot(self, **options: Any) -> Any:
-        """A picture of the result, as SVG that notebooks show and `save(path)` writes.
+        """Return a picture of the result: SVG that notebooks show and `save(path)` writes.
 
         A schedule takes its `problem`. Charts need the extra `report`.
         """
         return import_module(RENDERER).plot_of(self, **options)
 
     def to_frame(self) -> Any:
-        """The rows of the result as a pandas DataFrame (needs the extra `notebook`)."""
+        """Return the rows of the result as a pandas DataFrame (needs extra `notebook`)."""
         return import_module(RENDERER).frame_of(self)

@@ -16,10 +16,10 @@ from tests.support.report_examples import eventful, layered
 from tests.support.streams import two_stages
 from tests.support.web.server import TOKEN, listening_to, serving
 from weft.formats.native.stream_toml import read_stream_toml
-from weft.report.causes.live import draw_live, live_page
 from weft.report.figures import Series, bar_figure, line_figure, pareto_figure
 from weft.report.gantt.html import gantt_html
 from weft.report.page import Facts, Figure, Figures, Section, Table, Text, report_html
+from weft.report.pages.live import draw_live, live_page
 from weft.report.palette import colors_by_name
 from weft.report.run_report import predicted_trace, write_run_report
 from weft.runtime.web.http import AccessControl

@@ -13,8 +13,8 @@ from weft.experiments.shift.forest import LEAF, NODE, Forest, write_onnx
 from weft.formats.parsing.source import write_file
 from weft.planners.whatif import tornado
 from weft.report.answers import save_tornado
-from weft.report.causes.notebook import Picture
 from weft.report.page import Section, write_report
+from weft.report.pages.notebook import Picture
 from weft.runtime import History
 from weft.runtime.costs.history import HistoryUnusable
 from weft.runtime.costs.history_files import export_history

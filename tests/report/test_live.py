@@ -14,9 +14,9 @@ import weft
 from tests.support.web.browser import chromium, patient_context
 from tests.support.web.server import TOKEN, server_process, serving
 from weft.model import Problem, Workload
-from weft.report.causes.live import draw_live, live_page
 from weft.report.gantt.chart import Chart
 from weft.report.gantt.html import chart_data
+from weft.report.pages.live import draw_live, live_page
 from weft.runtime.backends.fake import FakeBackend
 from weft.runtime.backends.protocol import Started
 from weft.runtime.engine.live_lifecycle import LiveLifecycle

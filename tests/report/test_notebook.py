@@ -13,7 +13,7 @@ import weft
 from tests.report.gantt.test_chart import Page
 from tests.support.report_examples import EVIL, diamond, eventful, layered
 from weft.model import Schedule
-from weft.report.causes.small_chart import small_chart
+from weft.report.charts.small_chart import small_chart
 from weft.report.gantt.chart import Chart
 
 

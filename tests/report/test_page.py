@@ -11,7 +11,7 @@ import pytest
 from tests.report.gantt.test_chart import Page
 from tests.support.report_examples import EVIL, diamond, eventful
 from weft.errors import InvalidInput, MissingExtra
-from weft.report.causes.scatter import Scatter, ScatterPoint
+from weft.report.charts.scatter import Scatter, ScatterPoint
 from weft.report.figures import (
     Series,
     bar_figure,

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import InvalidInput
-from weft.report.statistics import bootstrap_mean, geometric_mean_ratio, holm, paired_t_test
+from weft.report.statistics import (
+    bootstrap_mean,
+    geometric_mean_ratio,
+    holm,
+    paired_t_test,
+    standings,
+)
 
 
 def test_paired_t_test_by_hand():
@@ -106,3 +112,20 @@ def test_refusals():
         holm({"a": 1.5})
     with pytest.raises(InvalidInput, match=r"confidence is 95"):
         bootstrap_mean([1.0], confidence=95)
+
+
+def test_contenders_that_cannot_be_told_apart_are_both_among_the_best():
+    rng = np.random.default_rng(0)
+    base = rng.uniform(1, 2, 20)
+    noise = rng.normal(0, 0.05, 20)
+    noise -= noise.mean() - 0.001
+    found = standings({"a": base, "b": base + noise, "c": base + 0.2})
+    assert [found[name].best for name in "abc"] == [True, True, False]
+    assert found["a"].wins + found["b"].wins == 20
+    assert found["c"].wins == 0
+    assert found["a"].low < base.mean() < found["a"].high
+
+
+def test_with_one_future_only_equal_values_are_best():
+    found = standings({"a": np.array([1.0]), "b": np.array([1.0]), "c": np.array([1.001])})
+    assert [s.best for s in found.values()] == [True, True, False]

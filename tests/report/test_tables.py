@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tests.support.report_examples import EVIL
 from weft.errors import InvalidInput, UnknownName
-from weft.report.quantities import MISSING, format_bytes, format_number, format_seconds, shortened
+from weft.model.explain.quantities import MISSING, format_bytes, format_number, format_seconds
+from weft.report.labels import shortened
 from weft.report.tables import Column, table_html, table_text
 
 ROWS = [

@@ -114,6 +114,6 @@ def _print(known: list[Durations], links: list[dict[str, Any]]) -> None:
 
 
 def _link(link: dict[str, Any]) -> dict[str, Any]:
-    from weft.report.quantities import format_bytes
+    from weft.model.explain.quantities import format_bytes
 
     return {**link, "bandwidth": f"{format_bytes(float(link['bandwidth']))}/s"}

@@ -99,7 +99,7 @@ def _generators() -> dict[str, str]:
 
 def _devices() -> dict[str, str]:
     from weft.generators import catalogue
-    from weft.report.quantities import format_bytes
+    from weft.model.explain.quantities import format_bytes
 
     return {
         name: f"{model.peak('fp32'):g} TFLOP/s fp32, {format_bytes(model.memory)}, {model.tdp:g} W"

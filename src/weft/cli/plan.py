@@ -218,7 +218,7 @@ def table(made: Plan, most: int | None) -> list[str]:
 
 def text(made: Plan, args: argparse.Namespace) -> str:
     """Return a plan and its figures as text."""
-    from weft.report.quantities import format_seconds
+    from weft.model.explain.quantities import format_seconds
 
     problem = made.problem
     verdict = (
@@ -255,8 +255,8 @@ def chosen_variants(made: Plan) -> dict[str, object]:
 
 def variant_lines(made: Plan) -> list[str]:
     """Return a line on the chosen variants, if tasks have some."""
+    from weft.model.explain.quantities import format_money
     from weft.report.answers.trade_off import counted
-    from weft.report.quantities import format_money
 
     found = chosen_variants(made)
     if not found:
@@ -270,8 +270,8 @@ def variant_lines(made: Plan) -> list[str]:
 
 def capacities(made: Plan) -> list[str]:
     """Return a line on the use of capacities that tasks share, if there are any."""
+    from weft.model.explain.quantities import format_share
     from weft.model.metrics import schedule_metrics
-    from weft.report.quantities import format_share
 
     used = schedule_metrics(made.problem, made.schedule).capacity_use if made.problem.shared else {}
     shares = ", ".join(f"{name} {format_share(share)}" for name, share in used.items())
@@ -285,7 +285,7 @@ def network(cluster: Cluster) -> list[str]:
 
 def expenses(cluster: Cluster, energy: float, cost: float) -> list[str]:
     """Return a line on energy and rent, where devices have power or prices."""
-    from weft.report.quantities import format_energy, format_money
+    from weft.model.explain.quantities import format_energy, format_money
 
     parts = []
     if cluster.power.any() or cluster.idle_power.any():

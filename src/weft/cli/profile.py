@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
     from dataclasses import asdict
 
     from weft.cli.output import emit, progress
-    from weft.report.quantities import format_bytes
+    from weft.model.explain.quantities import format_bytes
     from weft.report.tables import table_text
     from weft.runtime.costs.profiler import discover, measure, save_profile
 
@@ -108,7 +108,7 @@ def _profile_cluster(args: argparse.Namespace) -> None:
     from weft.cli.output import emit, progress
     from weft.errors import MissingExtra
     from weft.formats import save
-    from weft.report.quantities import format_bytes, format_seconds
+    from weft.model.explain.quantities import format_bytes, format_seconds
     from weft.report.tables import Column, table_text
     from weft.runtime.costs.history import History
 
@@ -173,7 +173,7 @@ def _profile_function(args: argparse.Namespace) -> None:
 
     from weft.cli.output import emit
     from weft.formats.parsing.source import write_file
-    from weft.report.quantities import format_seconds
+    from weft.model.explain.quantities import format_seconds
     from weft.report.tables import Column, table_text
     from weft.runtime.costs.batch_profile import profile_batches
 
@@ -238,7 +238,7 @@ def _named(text: str) -> Any:
 
 
 def _shown(value: float, unit: str) -> str:
-    from weft.report.quantities import format_bytes, format_number, format_seconds
+    from weft.model.explain.quantities import format_bytes, format_number, format_seconds
 
     if unit == "s":
         return format_seconds(value)

@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _run_live(args: argparse.Namespace) -> RunTrace:
     """Run while a page shows it."""
-    from weft.report.causes.live import draw_live, live_page
+    from weft.report.pages.live import draw_live, live_page
     from weft.runtime.engine.failure import TaskFailed
     from weft.runtime.web.live.board import LiveBoard
     from weft.runtime.web.live.server import LiveServer

@@ -125,7 +125,7 @@ SHARES = ("efficiency", "utilisation", "deadline_miss_share", "in_time_share")
 
 def _shown(key: str, value: float) -> str:
     """Format a figure with its unit; counts and ratios have none."""
-    from weft.report.quantities import (
+    from weft.model.explain.quantities import (
         format_bytes,
         format_energy,
         format_money,

@@ -19,8 +19,8 @@ from weft.planners.bounds import lower_bound
 from weft.planners.planner import EXACT, timed_plan
 from weft.policies import simulate
 from weft.registry import closest, reject_unknown
-from weft.report.causes.crown import Standing, standings
 from weft.report.comparison import OBJECTIVES, Comparison, Row
+from weft.report.statistics import Standing, standings
 from weft.runtime.deciders.contender import load_contender
 from weft.typed import typed
 
@@ -49,7 +49,9 @@ def compare(
     progress: CompareProgress = lambda pairs: pairs,
     **uncertainty: float,
 ) -> Comparison:
-    """Run every contender on every problem under the same scenarios; plans are replayed.
+    """Run every contender on every problem under the same scenarios.
+
+    Plans are replayed.
 
     Parameters
     ----------
@@ -186,7 +188,7 @@ def _measure(
 
 
 def _ranked(rows: Sequence[Row], measured: dict[tuple[str, str], FloatArray]) -> list[Row]:
-    """Add intervals, wins and the shared crown to the rows of each problem."""
+    """Add intervals, wins and marks of the best to the rows of each problem."""
     found = {}
     for problem in dict.fromkeys(row.problem for row in rows):
         known = {c: m for (p, c), m in measured.items() if p == problem and len(m)}
@@ -219,7 +221,7 @@ def _kind(contender: Contender) -> str:
 
 
 def _labels(chosen: Sequence[Contender]) -> dict[int, str]:
-    """Names that tell contenders apart: there is a planner `heft` and a policy `heft`."""
+    """Return distinct names: there is a planner `heft` and a policy `heft`."""
     labels: dict[int, str] = {}
     for contender in chosen:
         name = str(getattr(contender, "name", contender))

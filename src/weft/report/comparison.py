@@ -14,12 +14,12 @@ import numpy as np
 from weft.display import Displayed
 from weft.model import Trace, Workload
 from weft.model.explain import PARTS, Explanation, compare_explanations, explain
+from weft.model.explain.quantities import format_seconds, format_share
 from weft.model.explain.words import list_text
 from weft.model.metrics import TraceMetrics
 from weft.planners.planner import EXACT
 from weft.report.causes.contenders import Answer, ContenderBar, difference_sentences
 from weft.report.page import Dag, Facts, Gantts, PageBlock, Section, Table, Text, write_report
-from weft.report.quantities import format_seconds, format_share
 from weft.report.tables import Column, table_text
 
 MOST_CHARTS, MOST_DAGS = 12, 4
@@ -136,7 +136,7 @@ class Comparison(Displayed):
         return "\n\n".join(self._section(name) for name in self.bounds)
 
     def document(self) -> dict[str, object]:
-        """The table as plain data; NaN becomes None."""
+        """Return the table as plain data; NaN becomes None."""
         rows = [
             {key: None if _is_nan(value) else value for key, value in asdict(row).items()}
             for row in self.rows
@@ -163,7 +163,7 @@ class Comparison(Displayed):
         )
 
     def of(self, problem: str) -> list[Row]:
-        """The rows of one problem, best first."""
+        """Return the rows of one problem, best first."""
         return [row for row in self.rows if row.problem == problem]
 
     def _page_section(self, workload: Workload) -> Section:
@@ -198,7 +198,7 @@ class Comparison(Displayed):
         return Section(workload.name, [*blocks, *dags])
 
     def answer(self, workload: Workload) -> Answer:
-        """The sentences and bars about one problem: what the best gains, and where time goes."""
+        """Return sentences and bars on one problem: gain of the best, use of time."""
         rows = [row for row in self.of(workload.name) if not row.refusal]
         found = {row.contender: self._explained(workload, row) for row in rows}
         bound = self.bounds[workload.name]
@@ -222,7 +222,7 @@ class Comparison(Displayed):
         return f"{workload.name} on {_devices_text(workload)}: {rows[0].contender}, {found}."
 
     def table(self, workload: Workload) -> Table:
-        """The rows of one problem."""
+        """Return the rows of one problem."""
         rows = [_cells(row) for row in self.of(workload.name)]
         return Table(rows, _columns(workload, self.scenarios, self.objective))
 
@@ -262,7 +262,10 @@ def columns_of(
     deadlines: bool = False,
     objective: str = "makespan",
 ) -> tuple[Column, ...]:
-    """Return the columns; several jobs have completion times, several scenarios a spread."""
+    """Return the columns.
+
+    Several jobs have completion times, several scenarios a spread.
+    """
     jct = (*(JCT if jobs > 1 else ()), *((IN_TIME,) if deadlines else ()))
     spread = SPREAD if scenarios > 1 else (SLR,)
     money = (*((ENERGY,) if energy else ()), *((COST,) if cost else ()))

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from weft.model import Workflow
+from weft.model.explain.quantities import format_bytes, format_number
 from weft.model.workflow import ALWAYS
+from weft.report.labels import escaped, shortened
 from weft.report.layers import Layout, in_rows, lay_out
 from weft.report.palette import CATEGORIES, swatch, variable
-from weft.report.quantities import escaped, format_bytes, format_number, shortened
 
 TASKS_UP_TO = 400
 """Larger workflows are drawn by level and kind, with counts."""
@@ -26,7 +27,7 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 @dataclass(frozen=True)
-class _Node:
+class _DagNode:
     label: str
     about: str
     kind: int
@@ -45,8 +46,8 @@ class _Edge:
 
 
 @dataclass(frozen=True)
-class _Picture:
-    nodes: list[_Node]
+class _DagPicture:
+    nodes: list[_DagNode]
     edges: list[_Edge]
     kinds: list[tuple[int, str]]
     note: str
@@ -54,7 +55,7 @@ class _Picture:
 
 
 def dag_legend(workflow: Workflow) -> str:
-    """Return the kinds of a workflow and their colours as HTML, and the note of a summary."""
+    """Return kinds and colours of a workflow, and the note of a summary, as HTML."""
     picture = _picture(workflow)
     keys = "".join(
         swatch(_fill(kind), escaped(shortened(name, 32)))
@@ -79,14 +80,14 @@ def dag_svg(workflow: Workflow, *, legend: bool = True) -> str:
     return _drawn(workflow, picture, layout, legend)
 
 
-def _picture(workflow: Workflow) -> _Picture:
+def _picture(workflow: Workflow) -> _DagPicture:
     large = workflow.n > TASKS_UP_TO or workflow.m > EDGES_UP_TO
     return _summary(workflow) if large else _tasks(workflow)
 
 
-def _tasks(workflow: Workflow) -> _Picture:
+def _tasks(workflow: Workflow) -> _DagPicture:
     nodes = [
-        _Node(
+        _DagNode(
             shortened(workflow.task_name(t), 20),
             _about(workflow, t),
             int(workflow.kind[t]),
@@ -97,7 +98,7 @@ def _tasks(workflow: Workflow) -> _Picture:
     ]
     edges = [_task_edge(workflow, e) for e in range(workflow.m)]
     used = np.unique(workflow.kind).tolist()
-    return _Picture(nodes, edges, [(k, workflow.kinds[k]) for k in used], "")
+    return _DagPicture(nodes, edges, [(k, workflow.kinds[k]) for k in used], "")
 
 
 def _about(workflow: Workflow, task: int) -> str:
@@ -125,7 +126,7 @@ def _task_edge(workflow: Workflow, edge: int) -> _Edge:
     )
 
 
-def _summary(workflow: Workflow) -> _Picture:
+def _summary(workflow: Workflow) -> _DagPicture:
     """Merge the tasks of a kind on a level, or on a band of levels if there are many."""
     levels = int(workflow.level.max()) + 1
     bands = min(BANDS, levels)
@@ -138,7 +139,7 @@ def _summary(workflow: Workflow) -> _Picture:
         level, row = divmod(code, len(shown))
         kind, name = shown[row]
         label = shortened(f"{size:,} {TIMES} {name}", 22)
-        nodes.append(_Node(label, f"{size:,} tasks of kind {name}", kind, level))
+        nodes.append(_DagNode(label, f"{size:,} tasks of kind {name}", kind, level))
         rows.append(row)
     edges = _summed_edges(workflow, member.reshape(-1), band, len(found))
     by = "level" if bands == levels else f"band of about {levels / bands:.0f} levels"
@@ -148,11 +149,11 @@ def _summary(workflow: Workflow) -> _Picture:
     )
     inside = "" if bands == levels else "; edges inside a band are left out"
     recurring = len(nodes) > 1.5 * len(shown)  # then a row for each kind is easier to follow
-    return _Picture(nodes, edges, shown, note + inside, rows if recurring else [])
+    return _DagPicture(nodes, edges, shown, note + inside, rows if recurring else [])
 
 
 def _shown_kinds(workflow: Workflow) -> tuple[list[tuple[int, str]], np.ndarray]:
-    """Return colour and name of kinds with a colour of their own, and the row of every kind."""
+    """Return colours and names of kinds that have one, and the row of every kind."""
     count = np.bincount(workflow.kind, minlength=len(workflow.kinds))
     most = KINDS + (len(count) == KINDS + 1)  # "other" is at least two kinds
     common = np.sort(np.argsort(-count, kind="stable")[:most])
@@ -191,7 +192,7 @@ def _summed_edges(
 # -- drawing ----------------------------------------------------------------------
 
 
-def _drawn(workflow: Workflow, picture: _Picture, layout: Layout, with_legend: bool) -> str:
+def _drawn(workflow: Workflow, picture: _DagPicture, layout: Layout, with_legend: bool) -> str:
     left, wide, width = _columns(picture, layout)
     low = float(layout.place.min(initial=0.0))
     y = (layout.place - low + 0.5) * ROW + 8
@@ -216,8 +217,11 @@ def _drawn(workflow: Workflow, picture: _Picture, layout: Layout, with_legend: b
     )
 
 
-def _columns(picture: _Picture, layout: Layout) -> tuple[list[float], list[float], float]:
-    """Return left edge and width of each level; gaps grow with the spread of the edges."""
+def _columns(picture: _DagPicture, layout: Layout) -> tuple[list[float], list[float], float]:
+    """Return left edge and width of each level.
+
+    Gaps grow with the spread of the edges.
+    """
     wide = [40.0] * len(layout.layers)
     for node in picture.nodes:
         wide[node.level] = max(wide[node.level], len(node.label) * LETTER + 18)
@@ -237,7 +241,7 @@ def _ink(kind: int) -> str:
     return variable("paper" if kind == OTHER else f"i{kind % len(CATEGORIES)}")
 
 
-def _node(node: _Node, x: float, width: float, y: float) -> str:
+def _node(node: _DagNode, x: float, width: float, y: float) -> str:
     box = (
         f'<rect x="{x:.1f}" y="{y - NODE / 2:.1f}" width="{width:.1f}" height="{NODE}" rx="6" '
         f'style="fill:{_fill(node.kind)}"/>'
@@ -294,8 +298,8 @@ def _edge_label(edge: _Edge, spans: list[tuple[float, float, float]]) -> str:
     return f"<text {place} {halo}>{escaped(edge.label)}</text>"
 
 
-def _legend(picture: _Picture, width: float, y: float) -> tuple[str, float]:
-    """Kinds in rows below the picture, and the note of a summary; returns the height so far too."""
+def _legend(picture: _DagPicture, width: float, y: float) -> tuple[str, float]:
+    """Return kinds in rows below the picture, a summary's note, and the height so far."""
     parts, x, room = [], 12.0, max(width, 320.0)
     for kind, name in picture.kinds if len(picture.kinds) > 1 else []:
         label = shortened(name, 24)

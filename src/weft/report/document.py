@@ -1,4 +1,7 @@
-"""One self-contained HTML document: nothing is fetched, nothing a user named can become code."""
+"""One self-contained HTML document.
+
+Nothing is fetched, and no name of a user can become code.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ from importlib.resources import files
 import numpy as np
 
 from weft.model.columns import FloatArray
+from weft.report.labels import escaped
 from weft.report.palette import css_variables
-from weft.report.quantities import escaped
 
 SCRIPTS = (
     "gantt_model.js",
@@ -38,7 +41,7 @@ STYLES = ("page.css", "answers.css", "gantt.css")
 
 @cache
 def asset(name: str) -> str:
-    """The text of a file of `report/assets`."""
+    """Return the text of a file of `report/assets`."""
     return (files("weft.report") / "assets" / name).read_text(encoding="utf-8")
 
 
@@ -48,7 +51,9 @@ def _script(names: tuple[str, ...]) -> str:
 
 
 def embedded_json(value: object) -> str:
-    r"""Return compact JSON that is safe inside a script element: `<`, `>`, `&` are escaped.
+    r"""Return compact JSON that is safe inside a script element.
+
+    `<`, `>` and `&` are escaped.
 
     Examples
     --------

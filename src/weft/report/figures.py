@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput
+from weft.model.explain.quantities import format_number
+from weft.report.labels import shortened
 from weft.report.matplot import drawing, inline_svg
 from weft.report.palette import LIGHT, category, numbers_of
-from weft.report.quantities import format_number, shortened
 
 WIDTH, HEIGHT = 5.0, 3.2
 """Inches of a figure, by default."""
@@ -26,7 +27,7 @@ _DASHES = ("-", "--", "-.", ":")
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """One line: points and, where known, the band between `low` and `high` around them.
+    """One line: points and, where known, the band from `low` to `high`.
 
     With `steps`, a value holds until the next one.
     """
@@ -48,7 +49,10 @@ def line_figure(
     log_y: bool = False,
     size: tuple[float, float] = (WIDTH, HEIGHT),
 ) -> str:
-    """Lines with confidence bands; lines differ by dash and marker too, not by colour alone."""
+    """Draw lines with confidence bands.
+
+    Lines differ by dash and marker too, not by colour alone.
+    """
     with drawing(*size) as (figure, axes):
         for k, (name, line) in zip(numbers_of(list(series)), series.items(), strict=True):
             x, y = np.asarray(line.x, float), np.asarray(line.y, float)
@@ -96,7 +100,7 @@ def bar_figure(
     baseline: float | None = None,
     size: tuple[float, float] = (WIDTH, HEIGHT),
 ) -> str:
-    """Draw bars: series -> (label -> value), with half widths `errors` and a `baseline`."""
+    """Draw bars: series -> (label -> value), with half widths `errors`, a `baseline`."""
     labels = list(dict.fromkeys(label for values in groups.values() for label in values))
     width = 0.8 / max(1, len(groups))
     with drawing(*size) as (figure, axes):
@@ -135,7 +139,10 @@ def pareto_figure(
     log_x: bool = False,
     size: tuple[float, float] = (WIDTH, HEIGHT),
 ) -> str:
-    """Draw points, smaller is better on both axes; undominated ones are filled and joined."""
+    """Draw points with two values, smaller is better.
+
+    Undominated points are filled and joined.
+    """
     best, middle = pareto_front(points), _middle([x for x, _ in points.values()], log=log_x)
     with drawing(*size) as (figure, axes):
         front = sorted(points[name] for name in best)
@@ -186,7 +193,7 @@ def _middle(values: Sequence[float], *, log: bool) -> float:
 
 
 def pareto_front(points: Mapping[str, tuple[float, float]]) -> list[str]:
-    """Names of the points that no other point beats on one axis without losing on the other.
+    """Return the names of the points that no other point dominates.
 
     Examples
     --------
@@ -201,7 +208,7 @@ def pareto_front(points: Mapping[str, tuple[float, float]]) -> list[str]:
 
 
 def _plain_ticks(axis: Any) -> None:
-    """Numbers in full on a logarithmic axis, at 1, 2 and 5 of every power of ten."""
+    """Write numbers in full on a logarithmic axis, at 1, 2 and 5 of each power of ten."""
     from matplotlib.ticker import LogLocator
 
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -231,7 +238,7 @@ def _finished(
 
 
 def _name_ends(figure: Any, axes: Any) -> None:
-    """Write each line's name beside its last point, pushed apart where they would overlap."""
+    """Write each line's name beside its last point, apart from other names."""
     figure.draw_without_rendering()  # this sets the places of the axes
     to_axes = axes.transData + axes.transAxes.inverted()
     ends = []
@@ -290,5 +297,5 @@ def _name_lines(figure: Any, axes: Any) -> None:
 
 
 def _short(labels: Sequence[str]) -> list[str]:
-    """Labels that leave room for the figure."""
+    """Shorten labels, so that they leave room for the figure."""
     return [shortened(label, 24) for label in labels]

@@ -1,4 +1,4 @@
-"""Layout of a layered graph: order within layers against crossings, then positions.
+"""Layout of a layered graph: order in layers against crossings, then positions.
 
 The layered method of Sugiyama, Tagawa and Toda ("Methods for Visual Understanding of Hierarchical
 System Structures", IEEE Trans. SMC 11(2), 1981): edges that pass a layer get a bend there, layers
@@ -75,7 +75,7 @@ def in_rows(rows: Sequence[int], levels: Sequence[int], edges: Sequence[tuple[in
 
 
 def crossings(layers: list[list[int]], paths: list[list[int]]) -> int:
-    """Number of pairs of edges between neighbouring layers that cross."""
+    """Count the pairs of edges between neighbouring layers that cross."""
     position = {v: i for layer in layers for i, v in enumerate(layer)}
     layer_of = {v: k for k, layer in enumerate(layers) for v in layer}
     between: dict[int, list[tuple[int, int]]] = {}
@@ -86,7 +86,10 @@ def crossings(layers: list[list[int]], paths: list[list[int]]) -> int:
 
 
 def _inversions(pairs: list[tuple[int, int]]) -> int:
-    """Pairs out of order, counted with a Fenwick tree (Barth, Mutzel and Juenger 2004)."""
+    """Count pairs out of order, with a Fenwick tree.
+
+    Barth, Mutzel and Juenger (2004).
+    """
     ends = [v for _, v in sorted(pairs)]
     size = max(ends, default=-1) + 1
     tree, crossed = [0] * (size + 1), 0
@@ -167,7 +170,10 @@ def _placed(
 
 
 def _monotone(wish: np.ndarray) -> np.ndarray:
-    """The closest non-decreasing numbers, in least squares: pool adjacent violators."""
+    """Return the closest non-decreasing numbers, in least squares.
+
+    The method is to pool adjacent violators.
+    """
     pools: list[tuple[float, int]] = []
     for value in wish.tolist():
         mean, count = float(value), 1

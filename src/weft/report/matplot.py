@@ -1,4 +1,7 @@
-"""The one door to matplotlib: one style, no window, the same bytes for the same figure."""
+"""The one door to matplotlib: one style, no window.
+
+The same figure gives the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft.errors import MissingExtra
+from weft.report.labels import escaped
 from weft.report.palette import CATEGORIES, LIGHT, variable
-from weft.report.quantities import escaped
 
 STYLE: Any = {
     "svg.hashsalt": "weft",  # without a salt the identifiers in the file are random
@@ -74,7 +77,7 @@ def inline_svg(figure: Any, *, label: str) -> str:
 
 
 def png_bytes(figure: Any) -> bytes:
-    """The figure as a PNG file on white."""
+    """Return the figure as a PNG file on white."""
     out = io.BytesIO()
     figure.savefig(
         out, format="png", dpi=160, facecolor=LIGHT["paper"], metadata={"Software": None}

@@ -16,7 +16,7 @@ from weft.report.dag_svg import dag_legend, dag_svg
 from weft.report.document import document, embedded_json, facts_html
 from weft.report.gantt.chart import Chart, Drawable
 from weft.report.gantt.html import gantt_fragment
-from weft.report.quantities import escaped
+from weft.report.labels import escaped
 from weft.report.tables import Columns, Row, table_html
 
 
@@ -24,7 +24,7 @@ class PageBlock(Protocol):
     """A part of a section; `mark` is a name no other part of the page has."""
 
     def html(self, mark: str) -> str:
-        """The part as HTML, with every text of users escaped."""
+        """Return the part as HTML, with every text of users escaped."""
         ...
 
 
@@ -35,7 +35,7 @@ class Text:
     text: str
 
     def html(self, mark: str) -> str:
-        """One `p` for each paragraph."""
+        """Return one `p` per paragraph."""
         return "".join(
             f"<p>{escaped(part.strip())}</p>" for part in self.text.split("\n\n") if part.strip()
         )
@@ -48,7 +48,7 @@ class Facts:
     facts: Mapping[str, str]
 
     def html(self, mark: str) -> str:
-        """A list of cards."""
+        """Return a list of cards."""
         return facts_html(self.facts.items())
 
 
@@ -62,7 +62,7 @@ class Table:
     caption: str = ""
 
     def html(self, mark: str) -> str:
-        """The table."""
+        """Return the table."""
         return table_html(self.rows, self.columns, sort=self.sort, caption=self.caption)
 
 
@@ -78,7 +78,7 @@ class Dag:
     template: int = 0
 
     def html(self, mark: str) -> str:
-        """The legend, and the picture in a box that scrolls."""
+        """Return the legend, and the picture in a box that scrolls."""
         picture = dag_svg(self.workflow, legend=False)
         box = f'<div class="wide dag" tabindex="0" data-template="{self.template}">{picture}</div>'
         return f"<figure>{dag_legend(self.workflow)}{box}{_caption(self.caption)}</figure>"
@@ -92,7 +92,7 @@ class Figure:
     caption: str = ""
 
     def html(self, mark: str) -> str:
-        """The figure."""
+        """Return the figure."""
         return f'<figure class="plot">{self.svg}{_caption(self.caption)}</figure>'
 
 
@@ -103,7 +103,7 @@ class Figures:
     figures: Sequence[Figure]
 
     def html(self, mark: str) -> str:
-        """A grid of figures."""
+        """Return a grid of figures."""
         return (
             '<div class="plots">' + "".join(figure.html(mark) for figure in self.figures) + "</div>"
         )
@@ -124,7 +124,7 @@ class Gantts:
     bound: float | None = None
 
     def html(self, mark: str) -> str:
-        """The tabs and their panels."""
+        """Return the tabs and their panels."""
         charts = {
             name: Chart.of(result, self.problem, title=name, bound=self.bound)
             for name, result in self.results.items()
@@ -164,7 +164,7 @@ class Section:
 def report_html(
     *, title: str, sections: Sequence[Section], lead: str = "", footer: str = ""
 ) -> str:
-    """The page as a string.
+    """Return the page as a string.
 
     Examples
     --------

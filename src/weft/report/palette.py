@@ -27,7 +27,7 @@ _FIRST_DARK = (
 
 
 def mixed(color: str, other: str, share: float) -> str:
-    """A colour moved towards another by a share.
+    """Move a colour towards another by a share.
 
     Examples
     --------
@@ -73,7 +73,7 @@ DARK = {
 
 
 def category(number: int) -> str:
-    """The colour of a category; after the last one the first comes again.
+    """Return the colour of a category; after the last one follows the first.
 
     Examples
     --------
@@ -88,7 +88,7 @@ _REGISTRY: ContextVar[dict[str, int] | None] = ContextVar("colours by name", def
 
 @contextmanager
 def colors_by_name() -> Iterator[None]:
-    """Give each name one colour in all figures that are drawn inside, in order of appearance."""
+    """Give each name one colour in all figures inside, in order of appearance."""
     token = _REGISTRY.set({})
     try:
         yield
@@ -138,7 +138,10 @@ def text_on(color: str) -> str:
 
 
 def css_variables() -> str:
-    """The palette as CSS custom properties, with the dark one under `prefers-color-scheme`."""
+    """Return the palette as CSS custom properties.
+
+    The dark one is under `prefers-color-scheme`.
+    """
     light = LIGHT | _numbered(CATEGORIES)
     dark = DARK | _numbered(DARK_CATEGORIES)
     root = f":root{{color-scheme:light dark;{_declared(light)}}}\n"
@@ -147,12 +150,14 @@ def css_variables() -> str:
 
 
 def light_variables() -> str:
-    """The light palette as declarations of CSS custom properties."""
+    """Return the light palette as declarations of CSS custom properties."""
     return _declared(LIGHT | _numbered(CATEGORIES))
 
 
 def variable(name: str) -> str:
-    """Return a CSS variable (c0: first category, i0: its ink) with the light colour as default.
+    """Return a CSS variable with the light colour as default.
+
+    c0 is the first category, i0 its ink.
 
     Examples
     --------
@@ -163,12 +168,15 @@ def variable(name: str) -> str:
 
 
 def swatch(color: str, text: str) -> str:
-    """Return an entry of a legend as HTML: a coloured square and a text, which must be escaped."""
+    """Return an entry of a legend as HTML: a coloured square and an escaped text.
+
+    Callers escape the text.
+    """
     return f'<span><i class="swatch" style="background:{color}"></i>{text}</span>'
 
 
 def _numbered(colors: Sequence[str]) -> dict[str, str]:
-    """Categories as c0, c1, ..., and the ink to write on them as i0, i1, ..."""
+    """Return categories as c0, c1, ..., and the ink to write on them as i0, i1, ..."""
     return {f"c{i}": c for i, c in enumerate(colors)} | {
         f"i{i}": text_on(c) for i, c in enumerate(colors)
     }

@@ -14,16 +14,16 @@ from weft.learn.durations.end_time import Forecast
 from weft.model import Schedule, Trace
 from weft.model.columns import FloatArray, IntArray
 from weft.model.explain import compare_explanations, explain
+from weft.model.explain.quantities import format_seconds, format_share
 from weft.model.metrics import trace_capacity_use
 from weft.model.trace import DONE
 from weft.planners.planner import solve
 from weft.policies import simulate
 from weft.report.causes.contenders import Answer, ContenderBar
-from weft.report.causes.scatter import Scatter, ScatterPoint
 from weft.report.causes.waterfall import Waterfall
+from weft.report.charts.scatter import Scatter, ScatterPoint
 from weft.report.gantt.chart import Chart
 from weft.report.page import Dag, Facts, Gantts, PageBlock, Section, Table, Text, write_report
-from weft.report.quantities import format_seconds, format_share
 from weft.report.tables import Column, table_text
 from weft.runtime.execution import RunTrace
 
@@ -42,7 +42,7 @@ COLUMNS = (
 
 
 def predicted_trace(trace: Trace, decider: Any) -> Trace:
-    """Simulate the run as estimated before it began, with the branches that were taken."""
+    """Simulate the run as estimated before it began, with the branches it took."""
     problem = trace.workload.problems[0]
     guide = solve(decider, problem).schedule if hasattr(decider, "solve") else decider
     future = replace(
@@ -58,7 +58,7 @@ def predicted_trace(trace: Trace, decider: Any) -> Trace:
 
 
 def accuracy(trace: Trace) -> list[dict[str, Any]]:
-    """Return median seconds, their ratio and the seconds lost by kind and device, most first."""
+    """Return median seconds, ratio and lost seconds by kind and device, most first."""
     problem = trace.workload.problems[0]
     task, device, predicted, measured = _durations(trace)
     kinds = problem.workflow.kind[task]
@@ -83,7 +83,7 @@ def accuracy(trace: Trace) -> list[dict[str, Any]]:
 
 
 def _durations(trace: Trace) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
-    """Return task, device, predicted and measured seconds of the executions that ended."""
+    """Return task, device, predicted and measured seconds of ended executions."""
     problem = trace.workload.problems[0]
     done = trace.status == DONE
     task, device = trace.task[done], trace.device[done]
@@ -123,7 +123,7 @@ def forecast_text(forecast: Forecast) -> str:
 
 
 def gantt_text(trace: Trace, *, width: int = 72) -> str:
-    """Return a chart in letters: a line per device, a letter per task kind, a time axis.
+    """Return a chart in letters: a line per device, a letter per kind, a time axis.
 
     A capital letter is a cell that is busy for three quarters or more, a small one for a quarter or
     more, a dot for less.
@@ -178,7 +178,7 @@ def _cell(share: FloatArray, letters: str) -> str:
 
 
 def run_text(trace: RunTrace, predicted: Trace | None = None, *, name: str = "") -> str:
-    """A run, for people at a terminal."""
+    """Return the report of a run as text for a terminal."""
     head = (
         f"{name or trace.workload.name}: "
         + ", ".join(f"{k} {v}" for k, v in facts(trace, predicted).items())
@@ -196,7 +196,7 @@ def run_text(trace: RunTrace, predicted: Trace | None = None, *, name: str = "")
 def write_run_report(
     trace: RunTrace, path: str | Path, predicted: Trace | None = None, *, name: str = ""
 ) -> Path:
-    """Write a page: why the run took as long as it did, its chart over the predicted one."""
+    """Write a page: causes of the run's makespan, its chart over the predicted one."""
     charts = {"measured": trace, **({"predicted": predicted} if predicted is not None else {})}
     notes = [*([str(trace.shadow)] if trace.shadow else ()), *(str(f) for f in trace.failures)]
     if trace.replaced:

@@ -1,4 +1,4 @@
-"""Paired tests, bootstrap intervals, effect sizes and corrections for many tests."""
+"""Paired tests, bootstrap intervals, effect sizes, corrections for many tests."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput
 from weft.model.columns import FloatArray
+from weft.planners.planner import EXACT
 from weft.rng import generator
 
 
@@ -39,7 +40,7 @@ class PairedTest:
 
 
 def paired_t_test(first: ArrayLike, second: ArrayLike) -> PairedTest:
-    """Two-sided paired t-test of `first - second`.
+    """Compute the two-sided paired t-test of `first - second`.
 
     Without any spread the answer is certain: p is 1 for equal columns, 0 where all pairs differ by
     the same amount.
@@ -88,7 +89,9 @@ class Resampling(TypedDict, total=False):
 
 
 def bootstrap_mean(values: ArrayLike, **options: Unpack[Resampling]) -> Interval:
-    """Percentile bootstrap interval of a mean (Efron and Tibshirani 1993, chapter 13).
+    """Compute the percentile bootstrap interval of a mean.
+
+    Efron and Tibshirani (1993), chapter 13.
 
     Examples
     --------
@@ -102,7 +105,9 @@ def bootstrap_mean(values: ArrayLike, **options: Unpack[Resampling]) -> Interval
 def geometric_mean_ratio(
     first: ArrayLike, second: ArrayLike, **options: Unpack[Resampling]
 ) -> Interval:
-    """Geometric mean of first / second, pair by pair, with its bootstrap interval.
+    """Compute the geometric mean of first / second by pairs, and its interval.
+
+    The interval is that of the bootstrap.
 
     Examples
     --------
@@ -120,7 +125,7 @@ def geometric_mean_ratio(
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """Holm's correction for many tests at once (Holm 1979): adjusted p-values, in the order given.
+    """Adjust p-values for many tests at once (Holm 1979), in the order given.
 
     Examples
     --------
@@ -135,6 +140,44 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
         largest = max(largest, min(1.0, (len(p_values) - rank) * p))
         adjusted[name] = largest
     return {name: adjusted[name] for name in p_values}
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Interval of a contender's mean, its wins, and whether it is among the best."""
+
+    low: float
+    high: float
+    wins: int
+    best: bool
+
+
+def standings(samples: Mapping[str, FloatArray]) -> dict[str, Standing]:
+    """Compare contenders future by future; values are seconds, one per future.
+
+    Two contenders are both among the best unless the paired bootstrap interval (95 %) of their
+    difference to the smallest mean lies above 0. With one future, only equal values are.
+
+    Examples
+    --------
+    >>> found = standings({"a": np.array([1.0, 3.0, 2.0]), "b": np.array([2.0, 1.0, 3.1])})
+    >>> [(name, s.wins, s.best) for name, s in found.items()]
+    [('a', 2, True), ('b', 1, True)]
+    """
+    if not samples:
+        return {}
+    table = np.stack(list(samples.values()))
+    least = table.min(axis=0)
+    won = (table <= least * (1 + EXACT)).sum(axis=1)
+    first = table[int(table.mean(axis=1).argmin())]
+    found = {}
+    for row, (name, seconds) in enumerate(samples.items()):
+        mean = bootstrap_mean(seconds)
+        behind = seconds - first
+        low = bootstrap_mean(behind).low if len(behind) > 1 else float(behind[0])
+        best = low <= EXACT * float(first.mean())
+        found[name] = Standing(mean.low, mean.high, int(won[row]), best)
+    return found
 
 
 def _bootstrap(

@@ -1,4 +1,4 @@
-"""Tables from rows of dicts: aligned text for terminals, Markdown for documents, HTML for pages."""
+"""Tables from rows of dicts: aligned text, Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from weft.errors import InvalidInput, UnknownName, visible
-from weft.registry import closest
-from weft.report.quantities import (
+from weft.model.explain.quantities import (
     MISSING,
-    escaped,
     format_bytes,
     format_energy,
     format_money,
@@ -21,6 +19,8 @@ from weft.report.quantities import (
     format_seconds,
     unit_of,
 )
+from weft.registry import closest
+from weft.report.labels import escaped
 
 Row = Mapping[str, object]
 Best = Literal["min", "max"]
@@ -55,7 +55,7 @@ class Column:
         return f"{title} ({self.unit})" if self.unit not in {"", "%", *_FORMATS} else title
 
     def text(self, value: object) -> str:
-        """A value as people read it."""
+        """Format a value."""
         if value is None:
             return MISSING
         if isinstance(value, bool | np.bool_):
@@ -70,7 +70,7 @@ class Column:
         return _FORMATS[self.unit](number) if self.unit in _FORMATS else self._figure(number)
 
     def texts(self, values: Sequence[object]) -> list[str]:
-        """All values of a column, with one unit and one number of decimal places.
+        """Format all values of a column in one unit, with equal decimal places.
 
         Values that would read as 0 or need another unit keep their own.
         """
@@ -81,7 +81,10 @@ class Column:
         return [self.text(v) if shared is None else self._aligned(v, *shared) for v in values]
 
     def _shared(self, sizes: Sequence[float]) -> tuple[float, int, str] | None:
-        """Return scale, decimal places and unit for values of these sizes; None: one by one."""
+        """Return scale, decimal places and unit for values of these sizes.
+
+        None: each value has its own.
+        """
         middle, largest = sizes[len(sizes) // 2], sizes[-1]
         scale, unit = unit_of(middle, self.unit)
         if largest >= 1e15 or (self.unit == "s" and largest >= 600) or middle * scale < 1e-4:
@@ -119,12 +122,12 @@ Columns = Sequence[str | Column]
 
 
 def interval_columns(estimate: Column) -> list[Column]:
-    """Return the column of an estimate and those of its interval, with the same digits."""
+    """Return the columns of an estimate and its interval, with the same digits."""
     return [estimate, *(replace(estimate, key=end, title="") for end in ("low", "high"))]
 
 
 @dataclass(frozen=True)
-class _Table:
+class _TextTable:
     headings: list[str]
     cells: list[list[str]]
     numeric: list[bool]
@@ -189,7 +192,7 @@ def table_html(
 
 def _table(
     rows: Iterable[Row], columns: Columns | None, sort: str | None, descending: bool
-) -> _Table:
+) -> _TextTable:
     rows = list(rows)
     keys = list(dict.fromkeys(key for row in rows for key in row))
     made = [
@@ -204,7 +207,7 @@ def _table(
         rows = _sorted(rows, sort, descending)
     values = [[row.get(c.key) for c in made] for row in rows]
     columned = [c.texts([line[j] for line in values]) for j, c in enumerate(made)]
-    return _Table(
+    return _TextTable(
         headings=[c.heading for c in made],
         cells=[list(line) for line in zip(*columned, strict=True)] if values else [],
         numeric=[_numeric([line[j] for line in values]) for j in range(len(made))],
@@ -283,7 +286,7 @@ def _number(numeric: bool) -> str:
     return ' class="number"' if numeric else ""
 
 
-def _html_cell(table: _Table, row: int, column: int) -> str:
+def _html_cell(table: _TextTable, row: int, column: int) -> str:
     text = escaped(table.cells[row][column])
     classes = [
         name

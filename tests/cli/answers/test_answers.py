@@ -42,7 +42,7 @@ def test_what_if(files, capsys):
     # As it is, rounds of 15 minutes: 8 tasks per hour on the large ones. Without them: 2 h.
     code, out, _ = run(capsys, "whatif", tasks, "--cluster", prices, "--remove", "2xlarge")
     assert code == 0
-    assert out.startswith("With 2 large fewer, the makespan is 7200 s instead of ")
+    assert out.startswith("With 2 large fewer, the makespan is 2 h instead of ")
     assert "the rent is 6 instead of" in out
     argv = ("whatif", tasks, "--cluster", prices, "--speed", "large=2", "--add", "1xsmall@2")
     code, out, _ = run(capsys, *argv, "--json")
@@ -74,7 +74,7 @@ def test_size(files, capsys):
         argv = ("size", tasks, "--catalogue", prices, "--deadline", "2h", "--picture", str(picture))
         code, out, err = run(capsys, *argv)
         assert code == 0, err
-        assert out.startswith("Rent 3 small: 7200 s for 6; ")
+        assert out.startswith("Rent 3 small: 2 h for 6; ")
         assert picture.stat().st_size > 1000
     code, out, _ = run(capsys, "size", tasks, "--catalogue", prices, "--budget", "100", "--json")
     found = json.loads(out)

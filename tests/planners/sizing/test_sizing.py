@@ -104,13 +104,13 @@ def test_bounds_exclude_clusters():
     assert found.best.cost == found.bound == 4.5
     assert found.planned == 2  # one small for 4, one large for 4.5
     assert found.sentence == (
-        "Rent 1 large: 3600 s for 4.5; no schedule meets the deadline for less than 4.5. "
+        "Rent 1 large: 1 h for 4.5; no schedule meets the deadline for less than 4.5. "
         "All 11 clusters of the catalogue were examined: 2 planned, 9 excluded by bounds."
     )
     hopeless = weft.size(chain, cluster({"small": 3}), deadline=3600.0)
     assert hopeless.best is None
     assert hopeless.bound == np.inf
-    assert hopeless.sentence.startswith("No plan ends within 3600 s; the fastest is 1 small")
+    assert hopeless.sentence.startswith("No plan ends within 1 h; the fastest is 1 small")
 
 
 @given(problems(), st.lists(st.sampled_from([0.5, 1.0, 3.0]), min_size=4, max_size=4))

@@ -19,8 +19,8 @@ from weft.report.document import SCRIPTS, compact, embedded_json
 from weft.report.gantt.chart import Chart
 from weft.report.gantt.html import chart_data, gantt_html
 from weft.report.gantt.static import save_gantt
+from weft.report.labels import escaped
 from weft.report.palette import CATEGORIES, DARK, DARK_CATEGORIES, LIGHT, contrast, text_on
-from weft.report.quantities import escaped
 
 
 class Page(HTMLParser):

@@ -15,7 +15,7 @@ from tests.support.web.server import serving
 from weft.formats.native.stream_toml import read_stream_toml
 from weft.generators import stream_of
 from weft.model import Problem, Workload
-from weft.report.causes.live import draw_live, live_page
+from weft.report.pages.live import draw_live, live_page
 from weft.runtime.costs.forecast import live_state
 from weft.runtime.costs.history import History
 from weft.runtime.engine.live_lifecycle import LiveLifecycle

@@ -76,7 +76,8 @@ def _explained(path: Path, args: argparse.Namespace) -> Explanation:
 
 def _text(found: Explanation) -> str:
     from weft.cli.output import WIDTH, wrapped
-    from weft.report.quantities import format_seconds, shortened
+    from weft.model.explain.quantities import format_seconds
+    from weft.report.labels import shortened
     from weft.report.tables import Column, table_text
 
     span = found.makespan
@@ -114,7 +115,7 @@ def _details(found: Explanation, row: int) -> dict[str, object]:
 
 def _task_text(found: Explanation, task: str, rows: list[int]) -> str:
     from weft.cli.output import wrapped
-    from weft.report.quantities import format_seconds
+    from weft.model.explain.quantities import format_seconds
 
     if not rows:
         return f"{task} never runs."

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
     out = args.out or args.file[0].with_suffix(".html")
     with notice(f"reading {args.file[0].name}"):
         from weft.formats.parsing.source import write_file
-        from weft.report.causes.view import comparison_page, experiment_page, results_page
+        from weft.report.pages.results import comparison_page, experiment_page, results_page
 
         document, title = _document(args.file), args.file[0].stem
         if document is None:

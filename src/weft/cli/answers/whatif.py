@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> None:
 def _text(answer: WhatIf) -> str:
     from weft.cli.output import wrapped
     from weft.report.answers import before_and_after
-    from weft.report.quantities import shortened
+    from weft.report.labels import shortened
 
     sentence = answer.sentence[0].upper() + answer.sentence[1:]
     lines = [wrapped(sentence), "", before_and_after(answer)]

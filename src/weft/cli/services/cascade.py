@@ -107,7 +107,7 @@ def _serve_http(cascade: Cascade, args: argparse.Namespace) -> None:
     import secrets
 
     from weft.cli.output import emit
-    from weft.report.causes.live import draw_live, live_page
+    from weft.report.pages.live import draw_live, live_page
     from weft.runtime.web.cascade import serve_cascade
     from weft.runtime.web.limits import Token
     from weft.runtime.web.state import PageSource

@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _serve(args: argparse.Namespace, until_started: ExitStack) -> None:
     from weft.cli.output import emit
-    from weft.report.causes.live import draw_live, live_page
+    from weft.report.pages.live import draw_live, live_page
     from weft.runtime.costs.history import History
     from weft.runtime.web.server import ServerConfig, serve
     from weft.runtime.web.state import ApplicationLimits, PageSource

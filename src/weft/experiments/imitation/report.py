@@ -8,10 +8,10 @@ from typing import Any
 
 from weft.experiments.harness import line, write_experiment_page
 from weft.model import Problem, Schedule
+from weft.model.explain.quantities import format_seconds
 from weft.report.figures import Series, bar_figure
 from weft.report.page import Facts, Figure, Figures, Gantts, Section, Table, Text
 from weft.report.palette import colors_by_name
-from weft.report.quantities import format_seconds
 from weft.report.tables import Column, Columns
 
 GOAL = 1.03

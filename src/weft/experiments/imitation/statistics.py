@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.experiments.harness import page_table
 from weft.experiments.imitation import runs
-from weft.report.quantities import format_seconds
+from weft.model.explain.quantities import format_seconds
 from weft.report.statistics import geometric_mean_ratio
 
 

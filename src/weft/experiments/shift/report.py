@@ -14,10 +14,10 @@ from weft.experiments.shift.runs import ShiftResults
 from weft.experiments.shift.statistics import LEARNERS, WINDOW, window_ratios
 from weft.experiments.shift.tasks import CPU, GPU, Tasks, TaskSequence
 from weft.model.columns import FloatArray
+from weft.model.explain.quantities import format_number
 from weft.report.figures import Series, bar_figure
 from weft.report.page import Facts, Figure, Figures, Gantts, Section, Table, Text
 from weft.report.palette import colors_by_name
-from weft.report.quantities import format_number
 from weft.report.tables import Column, Columns
 
 Curves = Mapping[str, Sequence[FloatArray]]

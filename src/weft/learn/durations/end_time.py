@@ -18,7 +18,7 @@ from weft.errors import InvalidInput
 from weft.learn.durations.spread import GUESS, Spread
 from weft.model import Problem, Trace
 from weft.model.columns import FloatArray, IntArray, as_floats
-from weft.model.explain.words import seconds_text
+from weft.model.explain.quantities import format_seconds
 from weft.model.problem import ProblemArrays
 from weft.planners import Plan
 from weft.rng import generator
@@ -107,9 +107,9 @@ class Forecast:
         """The forecast in plain English."""
         (a, b), (c, d) = self.half, self.most
         return (
-            f"ends after about {seconds_text(self.median)}; half of such runs end between "
-            f"{seconds_text(a)} and {seconds_text(b)}, 90 % between {seconds_text(c)} and "
-            f"{seconds_text(d)} ({self.basis})"
+            f"ends after about {format_seconds(self.median)}; half of such runs end between "
+            f"{format_seconds(a)} and {format_seconds(b)}, 90 % between {format_seconds(c)} and "
+            f"{format_seconds(d)} ({self.basis})"
         )
 
     def __str__(self) -> str:
@@ -120,7 +120,7 @@ class Forecast:
         return float((np.log(max(end - self.now, 1e-12)) - self.centre) / self.width)
 
     def as_dict(self) -> dict[str, Any]:
-        """The forecast as plain data."""
+        """Return the forecast as plain data."""
         keys = ("now", "median", "half", "most", "basis")
         return {key: getattr(self, key) for key in keys}
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from weft.model.explain.chain import PARTS
 from weft.model.explain.explanation import Explanation
-from weft.model.explain.words import seconds_text
+from weft.model.explain.quantities import format_seconds
 from weft.typed import typed
 
 
@@ -45,8 +45,8 @@ def compare_explanations(one: Explanation, other: Explanation) -> ExplanationDif
     if seconds >= 0:
         a, b = b, a
     if abs(seconds) <= 1e-9 * max(one.makespan, other.makespan):
-        return ExplanationDifference(f"both take {seconds_text(one.makespan)}.", seconds, parts)
-    text = f"{a} takes {seconds_text(abs(seconds))} longer than {b}"
+        return ExplanationDifference(f"both take {format_seconds(one.makespan)}.", seconds, parts)
+    text = f"{a} takes {format_seconds(abs(seconds))} longer than {b}"
     sign = 1.0 if seconds >= 0 else -1.0
     more = {part: sign * value for part, value in parts.items()}
     return ExplanationDifference(f"{text}{_where(slow, fast, more)}.", seconds, parts)
@@ -61,7 +61,7 @@ def _where(slow: Explanation, fast: Explanation, more: dict[str, float]) -> str:
         return f", {share} of it one transfer: {slow.transfer_text(key)}"
     ranked = sorted(more.items(), key=lambda item: -abs(item[1]))
     words = [
-        f"{seconds_text(abs(s))} {'more' if s > 0 else 'less'} {part}"
+        f"{format_seconds(abs(s))} {'more' if s > 0 else 'less'} {part}"
         for part, s in ranked
         if abs(s) > 0.01 * total
     ]

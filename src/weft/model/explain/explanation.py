@@ -1,4 +1,7 @@
-"""`Explanation`: causes, critical chain, slack and idle times, as numbers and as sentences."""
+"""`Explanation`: causes, critical chain, slack and idle times.
+
+All of them as numbers and as sentences.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,8 @@ from weft.model.explain.chain import (
     down_times,
     follow_chain,
 )
-from weft.model.explain.words import bytes_text, list_text, seconds_text, share_text
+from weft.model.explain.quantities import format_bytes, format_seconds
+from weft.model.explain.words import list_text, share_text
 from weft.model.oracle.violation import exceeds
 from weft.model.problem import Problem
 from weft.model.schedule import Planned, Schedule
@@ -90,14 +94,14 @@ class Explanation:
         return kind
 
     def _down(self, row: int) -> float:
-        """Seconds the device was down between the last event and the start."""
+        """Return the seconds the device was down between the last event and the start."""
         t = self.table
         ready = max(float(self.causes.time[t.group[row]]), float(t.decided[row]))
         return fsum(b - a for a, b in down_times(t, int(t.device[row]), ready, t.start[row]))
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
-        """The critical chain in pieces that follow one another from the origin to the last finish.
+        """The pieces of the critical chain, in order from the origin to the last finish.
 
         From the execution that ends last, binding causes are followed back to an arrival.
         """
@@ -120,10 +124,10 @@ class Explanation:
 
     @cached_property
     def slack(self) -> FloatArray | None:
-        """(rows,) seconds each row could end later without delaying the makespan; plans only.
+        """(rows,) seconds by which each row could end later without a later makespan.
 
-        Order on devices and the source of each input stay as planned, and so does the order of
-        executions on nodes whose capacities they share.
+        Only plans have slack. Order on devices and the source of each input stay as planned, and so
+        does the order of executions on nodes whose capacities they share.
         """
         t = self.table
         if t.scenario is not None:
@@ -171,7 +175,10 @@ class Explanation:
     # -- words -----------------------------------------------------------------
 
     def task_name(self, row: int) -> str:
-        """The task of a row, with its job where there are several, and "copy" for copies."""
+        """Return the name of a row's task, with its job where there are several.
+
+        Copies have "copy" behind it.
+        """
         t = self.table
         job = int(t.job[row])
         name = t.workload.problem_of(job).workflow.task_name(int(t.task[row]))
@@ -179,7 +186,7 @@ class Explanation:
         return f"{name} (copy)" if t.copy[row] else name
 
     def device_name(self, row: int) -> str:
-        """The device of a row."""
+        """Return the name of a row's device."""
         return self.table.workload.cluster.names[int(self.table.device[row])]
 
     def rows_of(self, task: str) -> list[int]:
@@ -201,12 +208,12 @@ class Explanation:
         t, g = self.table, int(self.table.group[row])
         kind = int(self.kind[row])
         if kind == DECISION:
-            gap = seconds_text(float(t.start[row] - self.causes.time[g]))
+            gap = format_seconds(float(t.start[row] - self.causes.time[g]))
             if t.scenario is None:
                 return f"the plan starts it {gap} later than its inputs and its device allow"
             return f"it is decided or dispatched {gap} after {self._event(g)}"
         if kind == DEVICE and self.causes.time[g] < t.start[row] and self._down(row) > 0:
-            return f"{self.device_name(row)} is down for {seconds_text(self._down(row))}"
+            return f"{self.device_name(row)} is down for {format_seconds(self._down(row))}"
         return self._event(g)
 
     def _event(self, group: int) -> str:
@@ -216,8 +223,8 @@ class Explanation:
             return "its job arrives" if self.table.scenario is not None else "the plan begins"
         name = f"{self.task_name(source)} on {self.device_name(source)}"
         if kind == INPUT and c.moved[group] > 0:
-            wait = seconds_text(float(c.time[group] - c.sent[group]))
-            return f"{bytes_text(float(c.moved[group]))} from {name} arrive after {wait}"
+            wait = format_seconds(float(c.time[group] - c.sent[group]))
+            return f"{format_bytes(float(c.moved[group]))} from {name} arrive after {wait}"
         if kind == CAPACITY:
             what = short_names(self.table, group, float(c.ended[group]))
             return f"it waited for {what}, until {name} ends"
@@ -234,12 +241,12 @@ class Explanation:
         t = self.table
         text = (
             f"{self.task_name(row)} starts on {self.device_name(row)} at "
-            f"{seconds_text(float(t.start[row]))}: {self.because(row)}"
+            f"{format_seconds(float(t.start[row]))}: {self.because(row)}"
         )
         before = int(t.groups.previous[t.group[row]])
         free = t.groups.end[before] if before >= 0 else t.origin
         if self.kind[row] != DEVICE and t.start[row] > free:
-            text += f"; {self.device_name(row)} is free from {seconds_text(float(free))}"
+            text += f"; {self.device_name(row)} is free from {format_seconds(float(free))}"
         return f"{text}."
 
     @cached_property
@@ -249,22 +256,22 @@ class Explanation:
         if not len(self.table):
             return f"{who} runs nothing."
         shares = [
-            f"{seconds_text(s)} ({share_text(s, self.makespan)}) {part}"
+            f"{format_seconds(s)} ({share_text(s, self.makespan)}) {part}"
             for part, s in self.parts.items()
             if s >= 0.005 * self.makespan > 0
         ]
         count = len(self.chain)
-        text = f"{who} takes {seconds_text(self.makespan)}"
+        text = f"{who} takes {format_seconds(self.makespan)}"
         if shares:
             text += f": {list_text(shares)} on a critical chain of {count} task{'s' * (count != 1)}"
         longest = max(self.transfers().items(), key=lambda item: item[1], default=None)
         if longest is not None and longest[1] > 0.05 * self.makespan:
             text += f"; the longest transfer is {self.transfer_text(longest[0])}, "
-            text += seconds_text(longest[1])
+            text += format_seconds(longest[1])
         return f"{text}."
 
     def transfers(self) -> dict[tuple[int, int, int], float]:
-        """Seconds of each transfer on the chain, by (job, edge, reading task)."""
+        """Return the seconds of each transfer on the chain, by (job, edge, reading task)."""
         t, found = self.table, {}
         for s in self.segments:
             if s.part == MOVING and s.seconds > 0:
@@ -278,7 +285,7 @@ class Explanation:
         job, edge, task = key
         w = self.table.workload.problem_of(job).workflow
         names = f"from {w.task_name(int(w.src[edge]))} to {w.task_name(task)}"
-        return f"{bytes_text(float(w.data[edge]))} {names}"
+        return f"{format_bytes(float(w.data[edge]))} {names}"
 
     def as_dict(self) -> dict[str, object]:
         """Return the findings as plain data, for JSON."""
@@ -307,7 +314,7 @@ class Explanation:
 
 @typed
 def explain(result: Planned | Schedule | Trace, problem: Problem | None = None) -> Explanation:
-    """Explain a plan or trace: the cause of each start, the critical chain, slack, idle times.
+    """Explain a plan or trace: causes of starts, critical chain, slack, idle times.
 
     The binding cause of an execution is the latest of: its job arrived, its device was free, each
     input arrived, its node had room, a lost attempt ended, it was decided. Transfers take the time
@@ -345,7 +352,10 @@ def explain(result: Planned | Schedule | Trace, problem: Problem | None = None) 
 
 
 def _started_later(t: ExecutionTable) -> list[list[int]]:
-    """Return, per row, the rows of its node that start after its end and share a capacity."""
+    """Return, per row, the later rows of its node that share a capacity with it.
+
+    Later rows start after its end.
+    """
     later: list[list[int]] = [[] for _ in range(len(t))]
     for use in node_uses(t):
         for k, row in enumerate(use.rows.tolist()):

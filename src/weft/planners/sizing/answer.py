@@ -63,7 +63,7 @@ class Sizing:
         return self.sentence
 
     def as_dict(self) -> dict[str, Any]:
-        """The answer as plain data, for JSON."""
+        """Return the answer as plain data, for JSON."""
         keys = ("deadline", "budget", "bound", "complete", "clusters", "planned", "excluded")
         return {
             "sentence": self.sentence,

@@ -67,13 +67,14 @@ class WhatIf:
                 f"{format_seconds(size)} ({share_text(size, before)}) {way}"
             )
         tail = f"{len(self.moved)} of {self.before.problem.n} tasks move"
-        return f"{head}; no schedule is below {format_seconds(self.after.bound)}. {tail}{self._rent()}."
+        bound = format_seconds(self.after.bound)
+        return f"{head}; no schedule is below {bound}. {tail}{self._rent()}."
 
     def __str__(self) -> str:
         return self.sentence
 
     def as_dict(self) -> dict[str, Any]:
-        """The answer as plain data, for JSON."""
+        """Return the answer as plain data, for JSON."""
         return {
             "sentence": self.sentence,
             "changes": [str(change) for change in self.changes],

@@ -47,7 +47,7 @@ class TornadoRow:
         return -self.worse.saved if self.worse is not None else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """The row as plain data."""
+        """Return the row as plain data."""
         sides = {"better": self.better, "worse": self.worse}
         made: dict[str, Any] = {"what": self.what, "saved": self.saved, "lost": self.lost}
         for side, answer in sides.items():
@@ -74,7 +74,7 @@ class Tornado:
         return best.sentence[0].upper() + best.sentence[1:]
 
     def as_dict(self) -> dict[str, Any]:
-        """The table as plain data, for JSON."""
+        """Return the table as plain data, for JSON."""
         return {
             "sentence": self.sentence,
             "planner": self.before.planner,

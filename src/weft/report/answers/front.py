@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from weft.model.explain.quantities import format_number
 from weft.planners.sizing import Rental, Sizing
 from weft.report.answers.picture import save_answer
+from weft.report.labels import shortened
 from weft.report.palette import LIGHT, category
-from weft.report.quantities import format_number, shortened
 from weft.report.tables import Column, table_text
 
 COLUMNS = (
@@ -73,7 +74,7 @@ def _draw(found: Sizing, axes: Any) -> None:
 
 
 def _apart(found: Sizing) -> list[Rental]:
-    """Return the rentals whose names do not cover each other; the chosen one is among them."""
+    """Return the rentals whose names do not overlap, with the chosen one."""
     costs = [r.cost for r in found.front]
     step = 0.06 * (max(costs) - min(costs))
     kept: list[Rental] = [] if found.best is None else [found.best]

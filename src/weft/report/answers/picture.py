@@ -23,7 +23,7 @@ def save_answer(
     rows: Sequence[Row],
     columns: Sequence[str | Column],
 ) -> Path:
-    """Write a picture to a .svg or .png file, or a page with sentence and table to a .html file."""
+    """Write a picture (.svg, .png), or a page with sentence and table (.html)."""
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in (".html", ".svg", ".png"):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from weft.model.explain.quantities import format_seconds
 from weft.planners.whatif import Tornado, TornadoRow, WhatIf
 from weft.report.answers.picture import save_answer
+from weft.report.labels import shortened
 from weft.report.palette import LIGHT, category
-from weft.report.quantities import format_seconds, shortened
 from weft.report.tables import Column, table_text
 
 MOST_BARS = 20
@@ -18,7 +19,7 @@ WIDTH = 44
 
 
 def before_and_after(answer: WhatIf) -> str:
-    """Return makespan, bound, energy and rent of the plan as it is and of the changed one."""
+    """Return makespan, bound, energy and rent of the plan before and after."""
     plans = {"as it is": answer.before, "changed": answer.after}
     keys = ("makespan", "bound", "energy", "cost")
     rows = [{"plan": n, **{k: getattr(p, k) for k in keys}} for n, p in plans.items()]

@@ -1,4 +1,4 @@
-"""The front of makespan, cost, energy and accuracy as a table, a picture and a page."""
+"""The front of makespan, cost, energy and accuracy as table, picture and page."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
+from weft.model.explain.quantities import format_number, format_seconds
 from weft.planners.variants import FrontPlan
 from weft.report.answers.picture import save_answer
 from weft.report.palette import LIGHT, category
-from weft.report.quantities import format_number, format_seconds
 from weft.report.tables import Column, table_text
 
 FIGURES = {"cost": "cost", "energy": "energy (J)", "accuracy": "accuracy (mean)"}
@@ -37,7 +37,10 @@ def front_sentence(front: Sequence[FrontPlan]) -> str:
 
 
 def save_trade_off(front: Sequence[FrontPlan], path: str | Path) -> Path:
-    """Write the front to a .html, .svg or .png file: one panel per figure that differs."""
+    """Write the front to a .html, .svg or .png file.
+
+    There is one panel per figure that differs.
+    """
     names = _varying(front) or ["cost"]
     return save_answer(
         path,

@@ -6,7 +6,18 @@ class Gantt {
     this.solo = document.body.classList.contains("solo");
     this.parts = buildPanel(root, this);
     this.painter = new Painter(this.model, this.parts.canvas);
-    this.look = { chosen: -1, hovered: -1, parents: [], children: [], binding: null, chain: false, fade: FADE, dims: false, dimmed: new Uint8Array(this.model.n), colors: new Uint8Array(this.model.n) };
+    this.look = {
+      chosen: -1,
+      hovered: -1,
+      parents: [],
+      children: [],
+      binding: null,
+      chain: false,
+      fade: FADE,
+      dims: false,
+      dimmed: new Uint8Array(this.model.n),
+      colors: new Uint8Array(this.model.n),
+    };
     this.model.colors = this.look.colors;
     this.only = null;
     this.matches = null;
@@ -28,19 +39,30 @@ class Gantt {
   // -- the view ---------------------------------------------------------------
 
   whole() {
-    const { begin } = this.model, end = Math.max(this.model.end, this.until || 0), span = end - begin || 1;
+    const { begin } = this.model,
+      end = Math.max(this.model.end, this.until || 0),
+      span = end - begin || 1;
     return { t0: begin, t1: begin + span * 1.01 };
   }
 
   resize() {
     const width = this.parts.frame.clientWidth;
     if (!width) return;
-    const { data } = this.model, { headed, collapsed } = this.painter, nodes = headed ? new Set(data.devices.nodes).size : 0;
+    const { data } = this.model,
+      { headed, collapsed } = this.painter,
+      nodes = headed ? new Set(data.devices.nodes).size : 0;
     const lanes = this.model.lanes.filter((d) => !headed || !collapsed.has(data.devices.nodes[d]));
     const around = this.solo ? this.root.offsetTop + 220 : 0;
-    const room = Math.max(280, this.solo ? innerHeight - around : Math.min(560, innerHeight * 0.75)) - AXIS;
-    const fair = Math.min(this.model.batch || this.painter.beside ? 64 : 40, Math.max(9, (room - nodes * NODE_ROW) / Math.max(1, lanes.length)));
-    const lane = Math.min(80, Math.max(2, Math.max(fair, this.painter.beside ? 24 : 0) * this.stretched));
+    const room =
+      Math.max(280, this.solo ? innerHeight - around : Math.min(560, innerHeight * 0.75)) - AXIS;
+    const fair = Math.min(
+      this.model.batch || this.painter.beside ? 64 : 40,
+      Math.max(9, (room - nodes * NODE_ROW) / Math.max(1, lanes.length)),
+    );
+    const lane = Math.min(
+      80,
+      Math.max(2, Math.max(fair, this.painter.beside ? 24 : 0) * this.stretched),
+    );
     const height = Math.round(Math.min(room, lanes.length * lane + nodes * NODE_ROW) + AXIS);
     this.parts.canvas.style.height = height + "px";
     this.painter.layout(width, height, lane);
@@ -53,40 +75,84 @@ class Gantt {
   }
 
   clamp() {
-    const v = this.view, all = this.whole(), most = all.t1 - all.t0, least = most * 1e-7;
+    const v = this.view,
+      all = this.whole(),
+      most = all.t1 - all.t0,
+      least = most * 1e-7;
     const span = Math.min(most, Math.max(least, v.t1 - v.t0));
     const t0 = Math.min(Math.max(v.t0, all.t0), all.t1 - span);
-    this.view = { t0, t1: t0 + span, y: Math.min(Math.max(0, v.y), Math.max(0, this.painter.content - this.painter.room)) };
+    this.view = {
+      t0,
+      t1: t0 + span,
+      y: Math.min(Math.max(0, v.y), Math.max(0, this.painter.content - this.painter.room)),
+    };
   }
 
   zoom(factor, x) {
-    const { painter, view } = this, at = painter.time(x === undefined ? painter.gutter + painter.plot / 2 : Math.max(x, painter.gutter), view);
+    const { painter, view } = this,
+      at = painter.time(
+        x === undefined ? painter.gutter + painter.plot / 2 : Math.max(x, painter.gutter),
+        view,
+      );
     this.move({ t0: at - (at - view.t0) * factor, t1: at + (view.t1 - at) * factor, y: view.y });
   }
 
   pan(dx, dy) {
-    const { view, painter } = this, shift = (dx / painter.plot) * (view.t1 - view.t0);
+    const { view, painter } = this,
+      shift = (dx / painter.plot) * (view.t1 - view.t0);
     this.move({ t0: view.t0 - shift, t1: view.t1 - shift, y: view.y - dy });
   }
 
-  move(view) { this.view = view; this.clamp(); this.redraw(); }
-  reset() { this.stretched = 1; this.painter.collapsed.clear(); this.view = { ...this.whole(), y: 0 }; this.only = null; fillLegend(this); this.choose(-1); this.resize(); }
-  stretch(factor) { this.stretched = Math.min(12, Math.max(0.1, this.stretched * factor)); this.resize(); }
+  move(view) {
+    this.view = view;
+    this.clamp();
+    this.redraw();
+  }
+  reset() {
+    this.stretched = 1;
+    this.painter.collapsed.clear();
+    this.view = { ...this.whole(), y: 0 };
+    this.only = null;
+    fillLegend(this);
+    this.choose(-1);
+    this.resize();
+  }
+  stretch(factor) {
+    this.stretched = Math.min(12, Math.max(0.1, this.stretched * factor));
+    this.resize();
+  }
 
   // Bring a row and what it waited for into sight; zoom in when it would be too small to see.
   reveal(r) {
-    const { model, painter } = this, length = Math.max(model.finish[r] - model.start[r], (model.end - model.begin) * 1e-6);
-    const source = model.bindingParent(r), since = source < 0 ? model.start[r] : Math.min(model.finish[source], model.start[r]);
-    const from = Math.min(since, model.start[r]), to = model.finish[r], now = this.view.t1 - this.view.t0;
-    const span = Math.min(now, Math.max(length * 60, (to - from) * 1.3)), middle = (from + to) / 2;
-    const y = painter.laneTop[model.laneOf[model.device[r]]] - painter.room / 2, deep = painter.content > painter.room && y === y ? y : 0;
+    const { model, painter } = this,
+      length = Math.max(model.finish[r] - model.start[r], (model.end - model.begin) * 1e-6);
+    const source = model.bindingParent(r),
+      since = source < 0 ? model.start[r] : Math.min(model.finish[source], model.start[r]);
+    const from = Math.min(since, model.start[r]),
+      to = model.finish[r],
+      now = this.view.t1 - this.view.t0;
+    const span = Math.min(now, Math.max(length * 60, (to - from) * 1.3)),
+      middle = (from + to) / 2;
+    const y = painter.laneTop[model.laneOf[model.device[r]]] - painter.room / 2,
+      deep = painter.content > painter.room && y === y ? y : 0;
     const seen = span === now && from >= this.view.t0 && to <= this.view.t1;
-    this.move(seen ? { ...this.view, y: deep } : { t0: middle - Math.max(span, (to - from) * 1.1) / 2, t1: middle + Math.max(span, (to - from) * 1.1) / 2, y: deep });
+    this.move(
+      seen
+        ? { ...this.view, y: deep }
+        : {
+            t0: middle - Math.max(span, (to - from) * 1.1) / 2,
+            t1: middle + Math.max(span, (to - from) * 1.1) / 2,
+            y: deep,
+          },
+    );
   }
 
   redraw() {
     if (this.due) return;
-    this.due = requestAnimationFrame(() => { this.due = 0; this.draw(); });
+    this.due = requestAnimationFrame(() => {
+      this.due = 0;
+      this.draw();
+    });
   }
 
   draw() {
@@ -99,14 +165,20 @@ class Gantt {
   // -- colours ----------------------------------------------------------------
 
   colouring() {
-    const { model } = this, deviceKinds = [...new Set(model.data.devices.kinds)];
+    const { model } = this,
+      deviceKinds = [...new Set(model.data.devices.kinds)];
     const number = new Map(deviceKinds.map((kind, k) => [kind, k]));
     const ways = {
       kind: [(r) => model.kind[r], (k) => model.kinds[k]],
       job: [(r) => model.job[r], (k) => `job ${k}`],
-      "device kind": [(r) => number.get(model.data.devices.kinds[model.device[r]]), (k) => deviceKinds[k]],
+      "device kind": [
+        (r) => number.get(model.data.devices.kinds[model.device[r]]),
+        (k) => deviceKinds[k],
+      ],
     };
-    const [value, names] = ways[this.parts.mode.value], size = this.painter.palette.length, seen = new Set();
+    const [value, names] = ways[this.parts.mode.value],
+      size = this.painter.palette.length,
+      seen = new Set();
     for (let r = 0; r < model.n; r++) seen.add(value(r));
     return { value, names, of: (k) => k % size, used: [...seen].sort((a, b) => a - b) };
   }
@@ -122,13 +194,24 @@ class Gantt {
 
   // Which rows are pale, written down once: a frame looks at every row.
   dim() {
-    const { look, model, kin, only, matches } = this, { n } = model, dimmed = look.dimmed.length === n ? look.dimmed : new Uint8Array(n);
+    const { look, model, kin, only, matches } = this,
+      { n } = model,
+      dimmed = look.dimmed.length === n ? look.dimmed : new Uint8Array(n);
     look.dimmed = dimmed;
     look.dims = kin !== null || only !== null || matches !== null || look.chain;
     if (!look.dims) return;
-    if (kin) { dimmed.fill(1); for (const r of kin) dimmed[r] = 0; return; }
-    if (only === null && matches === null) { for (let r = 0; r < n; r++) dimmed[r] = 1 - model.onChain[r]; return; }
-    for (let r = 0; r < n; r++) dimmed[r] = (only !== null && this.group(r) !== only) || (matches !== null && !matches[r]) ? 1 : 0;
+    if (kin) {
+      dimmed.fill(1);
+      for (const r of kin) dimmed[r] = 0;
+      return;
+    }
+    if (only === null && matches === null) {
+      for (let r = 0; r < n; r++) dimmed[r] = 1 - model.onChain[r];
+      return;
+    }
+    for (let r = 0; r < n; r++)
+      dimmed[r] =
+        (only !== null && this.group(r) !== only) || (matches !== null && !matches[r]) ? 1 : 0;
   }
 
   // -- lanes, the chain and a second plan ----------------------------------------
@@ -139,9 +222,17 @@ class Gantt {
     this.fades();
     this.redraw();
   }
-  fades() { this.look.fade = this.kin === null && this.only === null && this.matches === null ? CHAIN_FADE : FADE; this.dim(); }
+  fades() {
+    this.look.fade =
+      this.kin === null && this.only === null && this.matches === null ? CHAIN_FADE : FADE;
+    this.dim();
+  }
 
-  sortLanes(byBusy) { this.painter.byBusy = byBusy; this.view.y = 0; this.resize(); }
+  sortLanes(byBusy) {
+    this.painter.byBusy = byBusy;
+    this.view.y = 0;
+    this.resize();
+  }
   toggleNode(node) {
     const { collapsed } = this.painter;
     if (!collapsed.delete(node)) collapsed.add(node);
@@ -158,13 +249,16 @@ class Gantt {
 
   // What another chart of the same problem shows: the same time, the same task.
   follow(other) {
-    const all = other.whole(), zoomed = other.view.t1 - other.view.t0 < 0.999 * (all.t1 - all.t0);
+    const all = other.whole(),
+      zoomed = other.view.t1 - other.view.t0 < 0.999 * (all.t1 - all.t0);
     this.stretched = other.stretched;
     this.painter.byBusy = other.painter.byBusy;
     this.parts.order.value = other.parts.order.value;
     this.showChain(other.look.chain);
     if (zoomed) this.view = { ...other.view };
-    const chosen = other.look.chosen, rows = chosen < 0 ? [] : this.model.executions(other.model.job[chosen], other.model.task[chosen]);
+    const chosen = other.look.chosen,
+      rows =
+        chosen < 0 ? [] : this.model.executions(other.model.job[chosen], other.model.task[chosen]);
     this.choose(rows.length ? rows[0] : -1);
     this.resize();
   }
@@ -176,7 +270,10 @@ class Gantt {
     look.chosen = r;
     look.parents = r < 0 ? [] : model.parents(r);
     look.children = r < 0 ? [] : model.children(r);
-    this.kin = r < 0 ? null : new Set([r, ...look.parents.map((d) => d.from), ...look.children.map((d) => d.to)]);
+    this.kin =
+      r < 0
+        ? null
+        : new Set([r, ...look.parents.map((d) => d.from), ...look.children.map((d) => d.to)]);
     look.binding = r < 0 ? null : this.bindingTransfer(r);
     this.fades();
     showDetails(this);
@@ -189,20 +286,39 @@ class Gantt {
 
   // The transfer a row waited for, if data of another device was its binding cause.
   bindingTransfer(r) {
-    const { model, look } = this, source = model.bindingParent(r);
+    const { model, look } = this,
+      source = model.bindingParent(r);
     const found = model.cause(r) === "input" && look.parents.find((d) => d.from === source);
-    return found && found.seconds > 0 ? { start: found.sent, finish: Math.min(found.arrival, model.start[r]), row: r, bytes: found.bytes, source } : null;
+    return found && found.seconds > 0
+      ? {
+          start: found.sent,
+          finish: Math.min(found.arrival, model.start[r]),
+          row: r,
+          bytes: found.bytes,
+          source,
+        }
+      : null;
   }
 
-  walk(r) { if (r >= 0) { this.choose(r); this.reveal(r); } }
+  walk(r) {
+    if (r >= 0) {
+      this.choose(r);
+      this.reveal(r);
+    }
+  }
 
   find(text) {
-    const { model, parts } = this, wanted = text.trim().toLowerCase();
+    const { model, parts } = this,
+      wanted = text.trim().toLowerCase();
     this.matches = null;
     this.found = [];
     if (wanted) {
       this.matches = new Uint8Array(model.n);
-      for (let r = 0; r < model.n; r++) if (model.name(r).toLowerCase().includes(wanted)) { this.matches[r] = 1; this.found.push(r); }
+      for (let r = 0; r < model.n; r++)
+        if (model.name(r).toLowerCase().includes(wanted)) {
+          this.matches[r] = 1;
+          this.found.push(r);
+        }
     }
     this.at = -1;
     parts.found.textContent = wanted ? `${this.found.length} found` : "";
@@ -231,18 +347,24 @@ class Gantt {
   neighbour(by) {
     const { model, look } = this;
     const r = look.chosen < 0 ? 0 : Math.min(model.n - 1, Math.max(0, look.chosen + by));
-    if (model.n) { this.choose(r); this.reveal(r); }
+    if (model.n) {
+      this.choose(r);
+      this.reveal(r);
+    }
   }
 
   laneAt(x, y) {
-    const { painter, view } = this, depth = y - AXIS + view.y;
+    const { painter, view } = this,
+      depth = y - AXIS + view.y;
     if (x < painter.gutter || x > painter.right || y < AXIS) return -1;
     return painter.laneTop.findIndex((top) => depth >= top && depth < top + painter.laneHeight);
   }
 
   nodeAt(x, y) {
-    const { painter, view } = this, depth = y - AXIS + view.y;
-    const found = y >= AXIS && painter.nodeTop.find(([top]) => depth >= top && depth < top + NODE_ROW);
+    const { painter, view } = this,
+      depth = y - AXIS + view.y;
+    const found =
+      y >= AXIS && painter.nodeTop.find(([top]) => depth >= top && depth < top + NODE_ROW);
     return found ? found[1] : null;
   }
 
@@ -251,12 +373,22 @@ class Gantt {
     const { model, painter, view } = this;
     const lane = this.laneAt(x, y);
     if (lane < 0) return -1;
-    const slack = (3 / painter.plot) * (view.t1 - view.t0), time = painter.time(x, view);
-    let best = -1, nearest = slack;
-    for (let r = model.firstVisible(lane, time - slack); r < model.lanePtr[lane + 1] && model.start[r] <= time + slack; r++) {
-      const { y: top, h } = painter.box(r, view), off = Math.max(model.start[r] - time, time - model.finish[r], 0);
+    const slack = (3 / painter.plot) * (view.t1 - view.t0),
+      time = painter.time(x, view);
+    let best = -1,
+      nearest = slack;
+    for (
+      let r = model.firstVisible(lane, time - slack);
+      r < model.lanePtr[lane + 1] && model.start[r] <= time + slack;
+      r++
+    ) {
+      const { y: top, h } = painter.box(r, view),
+        off = Math.max(model.start[r] - time, time - model.finish[r], 0);
       const inside = model.size[r] === 1 || (y >= top && y < top + h);
-      if (inside && (best < 0 ? off <= nearest : off < nearest)) { best = r; nearest = off; }
+      if (inside && (best < 0 ? off <= nearest : off < nearest)) {
+        best = r;
+        nearest = off;
+      }
     }
     return best;
   }
@@ -272,48 +404,111 @@ class Gantt {
     canvas.addEventListener("pointerleave", () => this.hover(-1));
     new Pointers(canvas, this);
     search.addEventListener("input", () => this.find(search.value));
-    search.addEventListener("keydown", (e) => { if (e.key === "Enter") { e.preventDefault(); this.step(e.shiftKey ? -1 : 1); } });
-    mode.addEventListener("change", () => { this.recolour(); this.redraw(); });
+    search.addEventListener("keydown", (e) => {
+      if (e.key === "Enter") {
+        e.preventDefault();
+        this.step(e.shiftKey ? -1 : 1);
+      }
+    });
+    mode.addEventListener("change", () => {
+      this.recolour();
+      this.redraw();
+    });
     const centre = (e) => {
-      const all = this.whole(), half = (this.view.t1 - this.view.t0) / 2;
-      const at = all.t0 + ((e.offsetX - this.painter.gutter) / this.painter.plot) * (all.t1 - all.t0);
+      const all = this.whole(),
+        half = (this.view.t1 - this.view.t0) / 2;
+      const at =
+        all.t0 + ((e.offsetX - this.painter.gutter) / this.painter.plot) * (all.t1 - all.t0);
       this.move({ ...this.view, t0: at - half, t1: at + half });
     };
-    overview.addEventListener("pointerdown", (e) => { overview.setPointerCapture(e.pointerId); centre(e); });
-    overview.addEventListener("pointermove", (e) => { if (e.buttons) centre(e); });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.painter.retheme(); this.recolour(); this.redraw(); });
+    overview.addEventListener("pointerdown", (e) => {
+      overview.setPointerCapture(e.pointerId);
+      centre(e);
+    });
+    overview.addEventListener("pointermove", (e) => {
+      if (e.buttons) centre(e);
+    });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+      this.painter.retheme();
+      this.recolour();
+      this.redraw();
+    });
   }
 
-  // In a longer page the wheel keeps scrolling it until the chart is clicked, so that no reader is caught.
+  // In a longer page the wheel keeps scrolling it until the chart is clicked, so that no reader is
+  // caught.
   wheel(e) {
-    if (!this.solo && !e.ctrlKey && !e.metaKey && document.activeElement !== this.parts.canvas) return;
+    if (!this.solo && !e.ctrlKey && !e.metaKey && document.activeElement !== this.parts.canvas)
+      return;
     e.preventDefault();
     const lines = e.deltaMode === 1 ? 16 : 1;
     if (e.offsetX < this.painter.gutter) this.pan(0, -e.deltaY * lines);
-    else if (e.shiftKey || Math.abs(e.deltaX) > Math.abs(e.deltaY)) this.pan(-(e.deltaX || e.deltaY) * lines, 0);
+    else if (e.shiftKey || Math.abs(e.deltaX) > Math.abs(e.deltaY))
+      this.pan(-(e.deltaX || e.deltaY) * lines, 0);
     else this.zoom(Math.exp(Math.max(-120, Math.min(120, e.deltaY * lines)) * 0.0025), e.offsetX);
   }
 
   key(e) {
     if (e.ctrlKey || e.metaKey || e.altKey) return;
-    const step = this.painter.plot * 0.15, actions = {
-      ArrowLeft: () => this.pan(step, 0), ArrowRight: () => this.pan(-step, 0), ArrowUp: () => this.pan(0, 60), ArrowDown: () => this.pan(0, -60),
-      "+": () => this.zoom(0.7), "=": () => this.zoom(0.7), "-": () => this.zoom(1 / 0.7), 0: () => this.reset(), Home: () => this.reset(),
-      "[": () => this.stretch(1 / 1.25), "]": () => this.stretch(1.25), n: () => this.neighbour(1), b: () => this.neighbour(-1),
-      p: () => this.walk(this.look.chosen < 0 ? this.model.chain[this.model.chain.length - 1] ?? -1 : this.model.bindingParent(this.look.chosen)),
-      c: () => this.walk(this.look.chosen < 0 ? this.model.chain[0] ?? -1 : this.model.bindingChild(this.look.chosen)),
-      k: () => { this.choose(-1); this.showChain(!this.look.chain); },
-      Escape: () => { this.choose(-1); this.parts.search.value = ""; this.find(""); }, "/": () => this.parts.search.focus(),
-    };
+    const step = this.painter.plot * 0.15,
+      actions = {
+        ArrowLeft: () => this.pan(step, 0),
+        ArrowRight: () => this.pan(-step, 0),
+        ArrowUp: () => this.pan(0, 60),
+        ArrowDown: () => this.pan(0, -60),
+        "+": () => this.zoom(0.7),
+        "=": () => this.zoom(0.7),
+        "-": () => this.zoom(1 / 0.7),
+        0: () => this.reset(),
+        Home: () => this.reset(),
+        "[": () => this.stretch(1 / 1.25),
+        "]": () => this.stretch(1.25),
+        n: () => this.neighbour(1),
+        b: () => this.neighbour(-1),
+        p: () =>
+          this.walk(
+            this.look.chosen < 0
+              ? (this.model.chain[this.model.chain.length - 1] ?? -1)
+              : this.model.bindingParent(this.look.chosen),
+          ),
+        c: () =>
+          this.walk(
+            this.look.chosen < 0
+              ? (this.model.chain[0] ?? -1)
+              : this.model.bindingChild(this.look.chosen),
+          ),
+        k: () => {
+          this.choose(-1);
+          this.showChain(!this.look.chain);
+        },
+        Escape: () => {
+          this.choose(-1);
+          this.parts.search.value = "";
+          this.find("");
+        },
+        "/": () => this.parts.search.focus(),
+      };
     const action = actions[e.key] || actions[e.key.toLowerCase()];
-    if (action) { e.preventDefault(); action(); }
+    if (action) {
+      e.preventDefault();
+      action();
+    }
   }
 
   hover(r, x, y, below) {
     const lane = r < 0 && x !== undefined ? this.laneAt(x, below) : -1;
-    showTip(this, r, x, y, lane < 0 ? null : this.model.gapAt(lane, this.painter.time(x, this.view)));
+    showTip(
+      this,
+      r,
+      x,
+      y,
+      lane < 0 ? null : this.model.gapAt(lane, this.painter.time(x, this.view)),
+    );
     this.parts.canvas.classList.toggle("on-bar", r >= 0);
-    if (r !== this.look.hovered) { this.look.hovered = r; this.redraw(); }
+    if (r !== this.look.hovered) {
+      this.look.hovered = r;
+      this.redraw();
+    }
   }
 }
 
@@ -335,16 +530,25 @@ class Pointers {
   }
 
   drag(e) {
-    const old = this.down.get(e.pointerId), now = { x: e.offsetX, y: e.offsetY }, { gantt } = this;
-    if (!old) { gantt.hover(gantt.hit(now.x, now.y), now.x, now.y + gantt.parts.overview.offsetHeight, now.y); return; }
+    const old = this.down.get(e.pointerId),
+      now = { x: e.offsetX, y: e.offsetY },
+      { gantt } = this;
+    if (!old) {
+      gantt.hover(gantt.hit(now.x, now.y), now.x, now.y + gantt.parts.overview.offsetHeight, now.y);
+      return;
+    }
     this.down.set(e.pointerId, now);
     this.moved += Math.abs(now.x - old.x) + Math.abs(now.y - old.y);
     if (this.moved <= 4) return;
     gantt.hover(-1);
     this.canvas.classList.add("dragged");
     const other = [...this.down].find(([id]) => id !== e.pointerId);
-    if (!other) { gantt.pan(now.x - old.x, now.y - old.y); return; }
-    const before = Math.max(12, Math.abs(old.x - other[1].x)), after = Math.max(12, Math.abs(now.x - other[1].x));
+    if (!other) {
+      gantt.pan(now.x - old.x, now.y - old.y);
+      return;
+    }
+    const before = Math.max(12, Math.abs(old.x - other[1].x)),
+      after = Math.max(12, Math.abs(now.x - other[1].x));
     gantt.zoom(before / after, (now.x + other[1].x) / 2);
   }
 
@@ -353,7 +557,10 @@ class Pointers {
     this.canvas.classList.remove("dragged");
     if (this.moved > 4) return;
     const node = this.gantt.nodeAt(e.offsetX, e.offsetY);
-    if (node !== null) { this.gantt.toggleNode(node); return; }
+    if (node !== null) {
+      this.gantt.toggleNode(node);
+      return;
+    }
     const row = this.gantt.hit(e.offsetX, e.offsetY);
     this.gantt.choose(row === this.gantt.look.chosen ? -1 : row);
   }

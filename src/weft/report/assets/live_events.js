@@ -13,9 +13,17 @@ function ownToken() {
 
 async function ask(path, content) {
   const headers = { authorization: `Bearer ${ownToken()}` };
-  const answer = await fetch(path, content === undefined ? { headers } : { method: "POST", headers, body: JSON.stringify(content) });
+  const answer = await fetch(
+    path,
+    content === undefined
+      ? { headers }
+      : { method: "POST", headers, body: JSON.stringify(content) },
+  );
   const found = await answer.json();
-  if (!answer.ok) throw Object.assign(new Error(found.error || `status ${answer.status}`), { status: answer.status });
+  if (!answer.ok)
+    throw Object.assign(new Error(found.error || `status ${answer.status}`), {
+      status: answer.status,
+    });
   return found;
 }
 
@@ -23,17 +31,32 @@ const pause = (seconds) => new Promise((go) => setTimeout(go, seconds * 1000));
 
 // Read events until one ends the stream; after a break, go on behind the last one.
 async function follow(path, take, tell) {
-  let last = "0", over = false, wait = 0.25;
+  let last = "0",
+    over = false,
+    wait = 0.25;
   while (!over) {
     try {
-      const answer = await fetch(path, { headers: { authorization: `Bearer ${ownToken()}`, "last-event-id": last }, cache: "no-store" });
-      if (answer.status === 401) { tell("token", "The token is missing or wrong: open the address that was printed."); return; }
-      if (answer.status === 404) { tell("ended", "There is no such run."); return; }
+      const answer = await fetch(path, {
+        headers: { authorization: `Bearer ${ownToken()}`, "last-event-id": last },
+        cache: "no-store",
+      });
+      if (answer.status === 401) {
+        tell("token", "The token is missing or wrong: open the address that was printed.");
+        return;
+      }
+      if (answer.status === 404) {
+        tell("ended", "There is no such run.");
+        return;
+      }
       if (!answer.ok) throw new Error(`status ${answer.status}`);
       tell("live", "live");
       wait = 0.25;
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-      for (let text = "", part = await reader.read(); !part.done && !over; part = await reader.read()) {
+      for (
+        let text = "", part = await reader.read();
+        !part.done && !over;
+        part = await reader.read()
+      ) {
         text += part.value;
         const blocks = text.split("\n\n");
         text = blocks.pop();
@@ -46,7 +69,9 @@ async function follow(path, take, tell) {
           over = over || kind === "ended";
         }
       }
-    } catch (error) { if (error instanceof SyntaxError) throw error; }
+    } catch (error) {
+      if (error instanceof SyntaxError) throw error;
+    }
     if (over) return;
     tell("lost", "The server does not answer; trying again …");
     await pause(wait);

@@ -17,7 +17,7 @@ FINISHES_UP_TO = 20_000
 
 
 def cause_data(chart: Chart) -> dict[str, object] | None:
-    """Return causes and the chain, with rows numbered as in the chart; None without rows."""
+    """Return causes and the chain, rows numbered as in the chart; None without rows."""
     if not len(chart):
         return None
     found, t = chart.explanation, chart.explanation.table

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from weft.model.explain import PARTS, Explanation, compare_explanations
+from weft.model.explain.quantities import format_seconds
 from weft.report.gantt.chart import Chart
+from weft.report.labels import escaped
 from weft.report.palette import swatch, variable
-from weft.report.quantities import escaped, format_seconds
 from weft.report.tables import Column
 
 PART_COLORS = dict(zip(PARTS, ("c0", "bad", "ink", "c5", "c3", "muted"), strict=True))
@@ -48,13 +49,13 @@ class Answer:
     futures: int = 1
 
     def html(self, mark: str) -> str:
-        """The sentences, the bars and their legend."""
+        """Return the sentences, the bars and their legend."""
         said = self.sentences or [bar.about for bar in self.bars[:1] if bar.about]
         text = "".join(f'<p class="answer">{escaped(s)}</p>' for s in said)
         return f'<div class="answers" id="{mark}">{text}{self._bars()}</div>'
 
     def document(self) -> dict[str, object]:
-        """The sentences and bars as plain data."""
+        """Return the sentences and bars as plain data."""
         return {"sentences": list(self.sentences), "bars": [bar._asdict() for bar in self.bars]}
 
     def _bars(self) -> str:
@@ -89,10 +90,10 @@ class Answer:
             left, wide = _percent(bar.low, scale), _percent(bar.high - bar.low, scale)
             pieces += f'<b class="interval" style="left:{left};width:{wide}"></b>'
         name = f'<button type="button" data-open="{escaped(bar.name)}">{escaped(bar.name)}</button>'
-        crown = '<span class="crown" title="among the best">★</span> ' if bar.best else ""
+        star = '<span class="best" title="among the best">★</span> ' if bar.best else ""
         end = "▸ " if cut else ""
         return (
-            f'<div role="listitem" title="{escaped(bar.about)}"><span class="who">{crown}'
+            f'<div role="listitem" title="{escaped(bar.about)}"><span class="who">{star}'
             f'{name}</span><span class="track">{pieces}</span><span class="value">{end}'
             f"<strong>{text}</strong> {self._notes(bar)}</span></div>"
         )
@@ -115,17 +116,17 @@ class Answer:
         if self.futures > 1:
             keys.append('<span><i class="whisker"></i>95 % interval of the mean</span>')
         if any(bar.best for bar in bars):
-            crowned = sum(bar.best for bar in bars)
-            label = "best" if crowned == 1 else f"best: these {crowned} cannot be told apart"
-            keys.append(f'<span><span class="crown">★</span>{label}</span>')
+            best_count = sum(bar.best for bar in bars)
+            label = "best" if best_count == 1 else f"best: these {best_count} cannot be told apart"
+            keys.append(f'<span><span class="best">★</span>{label}</span>')
         return f'<p class="keys">On the critical chain: {"".join(keys)}</p>'
 
 
 def difference_sentences(found: Mapping[str, Explanation]) -> list[str]:
-    """Say what sets the first contender, the best, apart from the most instructive other one.
+    """Return sentences on the best contender, the first, against another one.
 
-    That is the one with the longest transfer on its critical chain that the best does not have, or
-    the runner-up if no transfer matters.
+    The other one has the longest transfer on its critical chain that the best does not have; if no
+    transfer matters, it is the runner-up.
 
     Examples
     --------

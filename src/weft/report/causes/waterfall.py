@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weft.model.explain import Explanation, compare_explanations
+from weft.model.explain.quantities import format_seconds
 from weft.report.causes.contenders import PART_COLORS
 from weft.report.palette import variable
-from weft.report.quantities import format_seconds
 
 
 @dataclass(frozen=True, eq=False)
 class Waterfall:
-    """Bars that lead from the first makespan to the second; the steps sum to the difference."""
+    """Bars from the first makespan to the second; the steps sum to the difference."""
 
     first: Explanation
     second: Explanation
@@ -30,7 +30,7 @@ class Waterfall:
         return found
 
     def html(self, mark: str) -> str:
-        """One row per total and per step."""
+        """Return one row per total and per step."""
         before, after = self.first.makespan, self.second.makespan
         scale = max([before, after, *(max(a, b) for _, a, b in self.steps())]) or 1.0
         rows = [_row(self.names[0], 0.0, before, scale, "accent", format_seconds(before))]

@@ -1,4 +1,7 @@
-"""`Chart`: a schedule or a trace as rows on lanes, the one form all Gantt charts are drawn from."""
+"""`Chart`: a schedule or a trace as rows on lanes.
+
+All Gantt charts are drawn from this form.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from weft.errors import InvalidInput
 from weft.model import Problem, Schedule, Trace, Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.explain import Explanation, explain
+from weft.model.explain.quantities import format_seconds, format_share
 from weft.model.schedule import Planned
 from weft.model.trace import CANCELLED, DONE, LOST
-from weft.report.quantities import format_seconds, format_share
 
 Drawable = Schedule | Trace | Planned
 """Sources of a Gantt chart; a bare schedule needs its problem beside it."""
@@ -139,7 +142,7 @@ class Chart:
         return kind
 
     def task_name(self, row: int) -> str:
-        """The name of a row's task."""
+        """Return the name of a row's task."""
         return self.workload.problem_of(int(self.job[row])).workflow.task_name(int(self.task[row]))
 
     @cached_property
@@ -154,7 +157,7 @@ class Chart:
         return np.arange(len(self)) - np.repeat(first, size), np.repeat(size, size)
 
     def facts(self) -> list[tuple[str, str]]:
-        """The figures under the title, as (label, value)."""
+        """Return the figures under the title, as (label, value)."""
         begin, end = self.span
         first = self.slots[0] == 0
         busy = float((self.finish - self.start)[first].sum())

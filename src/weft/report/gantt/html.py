@@ -7,11 +7,11 @@ import numpy as np
 from weft.model import Cluster, Problem, Workload
 from weft.report.causes.cause_data import cause_data
 from weft.report.causes.contenders import Answer, ContenderBar
-from weft.report.causes.search_curve import SearchCurve
+from weft.report.charts.search_curve import SearchCurve
 from weft.report.document import compact, document, embedded_json, facts_html
 from weft.report.gantt.chart import Chart, Drawable
+from weft.report.labels import escaped
 from weft.report.palette import CATEGORIES, DARK_CATEGORIES
-from weft.report.quantities import escaped
 
 LINK_LIMIT = 256
 """Above this, mixed links get no arrival times: the matrix would outweigh the rows."""
@@ -108,7 +108,10 @@ def _devices(cluster: Cluster, lanes: np.ndarray) -> dict[str, object]:
 
 
 def _links(cluster: Cluster) -> dict[str, object] | None:
-    """Return distinct (latency, seconds per byte) pairs and, if several, one index per link."""
+    """Return distinct pairs (latency, seconds per byte).
+
+    If there are several, also one index per link.
+    """
     p = cluster.p
     pairs, which = np.unique(
         np.stack([cluster.latency.ravel(), cluster.per_byte.ravel()], axis=1),

@@ -1,4 +1,4 @@
-"""Gantt charts as SVG and PNG through matplotlib, and `save_gantt` for every suffix."""
+"""Gantt charts as SVG and PNG by matplotlib, and `save_gantt` for every suffix."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from weft.model.trace import CANCELLED, DONE, LOST
 from weft.registry import closest
 from weft.report.gantt.chart import Chart, Drawable
 from weft.report.gantt.html import gantt_html
+from weft.report.labels import shortened
 from weft.report.matplot import drawing, png_bytes, svg_bytes
 from weft.report.palette import LIGHT, category, text_on
-from weft.report.quantities import shortened
 from weft.typed import typed
 
 NAMES_UP_TO = 300
@@ -28,7 +28,7 @@ NAMES_UP_TO = 300
 def save_gantt(
     result: Drawable, path: str | Path, problem: Problem | None = None, *, title: str | None = None
 ) -> Path:
-    """Write the Gantt chart of a schedule, a plan or a trace to a .html, .svg or .png file."""
+    """Write the Gantt chart of a schedule, plan or trace (.html, .svg, .png)."""
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix == ".html":
@@ -48,14 +48,14 @@ def save_gantt(
 def gantt_svg(
     result: Drawable, problem: Problem | None = None, *, title: str | None = None
 ) -> bytes:
-    """The chart as an SVG file; the same chart gives the same bytes."""
+    """Return the chart as an SVG file; the same chart gives the same bytes."""
     return _drawn(Chart.of(result, problem, title=title), svg_bytes)
 
 
 def gantt_png(
     result: Drawable, problem: Problem | None = None, *, title: str | None = None
 ) -> bytes:
-    """The chart as a PNG file."""
+    """Return the chart as a PNG file."""
     return _drawn(Chart.of(result, problem, title=title), png_bytes)
 
 
@@ -104,7 +104,7 @@ def _draw(chart: Chart, figure: Any, axes: Any) -> None:
 
 
 def _limits(axes: Any, chart: Chart, lane: np.ndarray) -> None:
-    """Draw the transfers of the critical chain in the lane that waits, and the proven bound."""
+    """Draw the critical chain's transfers in the lane that waits, and the bound."""
     t = chart.explanation.table
     for s in chart.explanation.segments:
         if s.part == "moving data":
@@ -217,7 +217,7 @@ def _dress(figure: Any, axes: Any, chart: Chart) -> None:
 
 
 def _legend(chart: Chart) -> list[Any]:
-    """Kinds of tasks, then all other marks that the chart has."""
+    """List kinds of tasks, then all other marks that the chart has."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

@@ -1,4 +1,4 @@
-"""The live page: the parts of a report, filled by the events of a run while it goes on."""
+"""The live page: a report that the events of a run fill while it goes on."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def live_page() -> bytes:
 
 
 def draw_live(result: Plan | Trace) -> dict[str, Any]:
-    """Return the data of a live page's chart: that of the plan, or of the run once it has ended."""
+    """Return the data of a live page's chart: of the plan, or of the ended run."""
     title = "measured" if isinstance(result, Trace) and result.measured else "predicted"
     return chart_data(Chart.of(result, title=title))

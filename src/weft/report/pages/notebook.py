@@ -13,18 +13,19 @@ from weft.errors import InvalidInput, MissingExtra
 from weft.formats.parsing.source import write_file
 from weft.model import Problem, Schedule, Trace
 from weft.model.explain import PARTS
+from weft.model.explain.quantities import format_bytes, format_seconds
 from weft.model.trace import STATUS
 from weft.planners import Plan
 from weft.report.causes.contenders import PART_COLORS
-from weft.report.causes.small_chart import small_chart
+from weft.report.charts.small_chart import small_chart
 from weft.report.comparison import Comparison
 from weft.report.dag_svg import dag_svg
 from weft.report.document import asset, facts_html
 from weft.report.gantt.chart import Chart, Drawable
 from weft.report.gantt.static import gantt_svg
+from weft.report.labels import escaped
 from weft.report.matplot import drawing, svg_bytes
 from weft.report.palette import LIGHT, category, light_variables
-from weft.report.quantities import escaped, format_bytes, format_seconds
 from weft.report.tables import Column, table_html
 
 FIRST_ROWS = 8
@@ -55,7 +56,7 @@ def html_of(result: object) -> str:
 
 
 def plot_of(result: Any, problem: Problem | None = None) -> Picture:
-    """Return a picture: a Gantt chart, the bars of a comparison, or the graph of a problem."""
+    """Return a picture: a Gantt chart, bars of a comparison, or a problem's graph."""
     if isinstance(result, Problem):
         return Picture(dag_svg(result.workflow))
     if isinstance(result, Comparison):

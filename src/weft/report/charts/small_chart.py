@@ -1,13 +1,14 @@
-"""A small Gantt chart as SVG, without scripts: for notebooks and wherever scripts do not run."""
+"""A small Gantt chart as SVG, for notebooks and wherever scripts do not run."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from weft.model.columns import FloatArray, IntArray
+from weft.model.explain.quantities import format_seconds
 from weft.report.gantt.chart import Chart
+from weft.report.labels import escaped, shortened
 from weft.report.palette import LIGHT, category
-from weft.report.quantities import escaped, format_seconds, shortened
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 760, 92, 54, 20, 22
 """Pixels: of the picture, and around the lanes."""
@@ -85,7 +86,7 @@ def _bars(chart: Chart, lane: IntArray, row: float, scale: float) -> list[str]:
 
 
 def _load(chart: Chart, lane: IntArray, row: float, scale: float) -> list[str]:
-    """One rectangle per lane and six pixels, the fuller the stronger."""
+    """Return one rectangle per lane and six pixels, the fuller the stronger."""
     begin, width = chart.span[0], 6.0
     bins = int((WIDTH - LEFT - RIGHT) / width)
     shares: FloatArray = np.zeros((int(lane.max()) + 1, bins))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from weft.model.explain.quantities import format_seconds
 from weft.report.palette import variable
-from weft.report.quantities import format_seconds
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 520, 170, 12, 110, 12, 26
 
@@ -20,7 +20,7 @@ class SearchCurve:
     bound: float = 0.0
 
     def html(self, mark: str) -> str:
-        """A step line, a dashed line for the bound, and their values at the right."""
+        """Return a step line, a dashed line for the bound, and their values at the right."""
         end = max(self.seconds, self.history[-1][0])
         values = [value for _, value in self.history]
         low, high = min([*values, *([self.bound] if self.bound > 0 else [])]), max(values)

@@ -1,4 +1,4 @@
-"""Every task as a point: seconds measured over seconds predicted, both logarithmic."""
+"""Every task as a point: seconds measured over predicted, both logarithmic."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from weft.model.explain.quantities import format_seconds
+from weft.report.labels import escaped, shortened
 from weft.report.palette import CATEGORIES, swatch, variable
-from weft.report.quantities import escaped, format_seconds, shortened
 
 WIDTH, HEIGHT, LEFT, BELOW = 560, 380, 64, 44
 POINTS_UP_TO = 2000
@@ -27,7 +28,10 @@ class ScatterPoint:
 
 @dataclass(frozen=True, eq=False)
 class Scatter:
-    """Executions around the diagonal of right predictions, with the band from half to twice."""
+    """Executions around the diagonal of right predictions.
+
+    A band reaches from half to twice the prediction.
+    """
 
     points: Sequence[ScatterPoint]
     kinds: Sequence[str]
@@ -90,7 +94,7 @@ def _color(kind: int) -> str:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Powers of ten; with fewer than two of them, 1, 2 and 5 of each."""
+    """Return powers of ten; with fewer than two of them, 1, 2 and 5 of each."""
     powers = range(math.floor(low), math.ceil(high) + 1)
     tens = [10.0**k for k in powers if low <= k <= high]
     fine = [m * 10.0**k for k in powers for m in (1, 2, 5) if low <= math.log10(m) + k <= high]

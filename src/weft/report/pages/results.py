@@ -9,11 +9,11 @@ from typing import Any
 from weft.errors import InvalidInput
 from weft.formats.parsing.source import one_line
 from weft.model import Problem, Schedule, Trace
+from weft.model.explain.quantities import format_seconds
 from weft.report.causes.contenders import Answer, ContenderBar, difference_sentences
 from weft.report.comparison import columns_of
 from weft.report.gantt.chart import Chart
 from weft.report.page import Dag, Facts, Gantts, PageBlock, Section, Table, report_html
-from weft.report.quantities import format_seconds
 from weft.report.tables import Column
 
 MOST_DAGS = 4
@@ -23,10 +23,10 @@ def results_page(found: Mapping[str, tuple[Schedule | Trace, Problem | None]]) -
     """Return a page about one or several schedules and traces, the shortest first."""
     charts = {name: Chart.of(one, problem, title=name) for name, (one, problem) in found.items()}
     order = sorted(charts, key=lambda name: charts[name].explanation.makespan)
-    told = {name: replace(charts[name].explanation, name=name) for name in order}
-    sentences = [told[order[0]].sentence]
+    explanations = {name: replace(charts[name].explanation, name=name) for name in order}
+    sentences = [explanations[order[0]].sentence]
     if len(order) > 1:
-        sentences += difference_sentences(told)
+        sentences += difference_sentences(explanations)
     answer = Answer([ContenderBar.of(charts[name]) for name in order], sentences=sentences)
     groups: dict[int, dict[str, Schedule | Trace]] = {}
     for name in order:
@@ -41,7 +41,7 @@ def results_page(found: Mapping[str, tuple[Schedule | Trace, Problem | None]]) -
 
 
 def comparison_page(document: Mapping[str, Any], *, title: str) -> str:
-    """Return a page about the JSON document of a comparison, as `weft compare --json` prints it."""
+    """Return a page about the JSON document that `weft compare --json` prints."""
     try:
         return report_html(
             title=title,
@@ -53,7 +53,7 @@ def comparison_page(document: Mapping[str, Any], *, title: str) -> str:
 
 
 def experiment_page(document: Mapping[str, Any], *, title: str) -> str:
-    """Return a page about the tables of an experiment: page.json, as `weft reproduce` writes it."""
+    """Return a page about an experiment: page.json, as `weft reproduce` writes it."""
     try:
         facts = {}
         if document.get("machine"):

@@ -1,4 +1,4 @@
-"""The answer on top of pages: sentences, bars by cause, and the shared crown."""
+"""The answer on top of pages: sentences, bars by cause, and the marks of the best."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from weft.generators import generate_problem
 from weft.model import Schedule
 from weft.report.causes.cause_data import cause_data
 from weft.report.causes.contenders import Answer, ContenderBar
-from weft.report.causes.crown import standings
 from weft.report.causes.waterfall import Waterfall
 from weft.report.figures import Series, line_figure
 from weft.report.gantt.chart import Chart
@@ -55,23 +54,6 @@ def test_bars_longer_than_twice_the_best_are_cut_and_numbered(epigenomics):
     assert widths[1] == pytest.approx(100, abs=0.01)  # heft sets the scale
     assert widths[0] == pytest.approx(100 * 65.16 / 83.42, abs=0.1)
     assert widths[2] == pytest.approx(100, abs=0.01)
-
-
-def test_contenders_that_cannot_be_told_apart_share_the_crown():
-    rng = np.random.default_rng(0)
-    base = rng.uniform(1, 2, 20)
-    noise = rng.normal(0, 0.05, 20)
-    noise -= noise.mean() - 0.001
-    found = standings({"a": base, "b": base + noise, "c": base + 0.2})
-    assert [found[name].best for name in "abc"] == [True, True, False]
-    assert found["a"].wins + found["b"].wins == 20
-    assert found["c"].wins == 0
-    assert found["a"].low < base.mean() < found["a"].high
-
-
-def test_one_future_crowns_only_equal_values():
-    found = standings({"a": np.array([1.0]), "b": np.array([1.0]), "c": np.array([1.001])})
-    assert [s.best for s in found.values()] == [True, True, False]
 
 
 def test_a_comparison_marks_all_of_the_best():

@@ -1,17 +1,12 @@
-"""Numbers, seconds and bytes as people read them; names of users made safe for HTML and XML."""
+"""Numbers, seconds, bytes, shares, energy and money as text with units."""
 
 from __future__ import annotations
 
-import html
 import math
-import re
-
-from weft.errors import visible
 
 _BYTES = ("B", "kB", "MB", "GB", "TB", "PB")
 MISSING = "\N{EN DASH}"
 """Stands where there is no value."""
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
 def format_number(value: float, *, digits: int = 4) -> str:
@@ -36,7 +31,7 @@ def format_number(value: float, *, digits: int = 4) -> str:
 
 
 def format_seconds(value: float) -> str:
-    """A duration in the unit that fits it.
+    """Format a duration in the unit that fits it.
 
     Examples
     --------
@@ -55,7 +50,7 @@ def format_seconds(value: float) -> str:
 
 
 def format_bytes(value: float) -> str:
-    """A size in the decimal unit that fits it.
+    """Format a size in the decimal unit that fits it.
 
     Examples
     --------
@@ -70,7 +65,9 @@ def format_bytes(value: float) -> str:
 
 
 def unit_of(size: float, unit: str) -> tuple[float, str]:
-    """Return the factor and the text of the unit that fits a size: "s", "B", "%" or none.
+    """Return the factor and the text of the unit that fits a size.
+
+    `unit` is "s", "B", "%" or empty.
 
     Examples
     --------
@@ -89,7 +86,7 @@ def unit_of(size: float, unit: str) -> tuple[float, str]:
 
 
 def format_share(value: float) -> str:
-    """A share as percent with one decimal place.
+    """Format a share as percent with one decimal place.
 
     Examples
     --------
@@ -100,7 +97,7 @@ def format_share(value: float) -> str:
 
 
 def format_energy(joules: float) -> str:
-    """An amount of energy in joules, or in kilowatt hours from a tenth of one on.
+    """Format energy in joules, or in kilowatt hours from a tenth of one on.
 
     Examples
     --------
@@ -112,7 +109,7 @@ def format_energy(joules: float) -> str:
 
 
 def format_money(value: float) -> str:
-    """An amount of money, of whatever currency the prices are in.
+    """Format an amount of money in the currency of the prices.
 
     Examples
     --------
@@ -120,32 +117,6 @@ def format_money(value: float) -> str:
     ('1,234.50', '0.00123', '0')
     """
     return f"{value:,.2f}" if abs(value) >= 1 else format_number(value, digits=3)
-
-
-def escaped(text: object) -> str:
-    r"""Text of a user, safe inside HTML and XML, in elements and in quoted attributes.
-
-    Examples
-    --------
-    >>> escaped("</b>\x00")
-    '&lt;/b&gt;\ufffd'
-    """
-    return html.escape(_CONTROL.sub("\ufffd", str(text)), quote=True)
-
-
-def shortened(text: str, size: int) -> str:
-    """Shorten a label to `size` characters in one line, with an ellipsis in the middle.
-
-    Examples
-    --------
-    >>> shortened("mProject_00000042", 11)
-    'mProj…00042'
-    """
-    text = visible(" ".join(text.split()))
-    if len(text) <= size:
-        return text
-    tail = (size - 1) // 2
-    return text[: size - 1 - tail] + "…" + text[len(text) - tail :]
 
 
 def _clock(seconds: int) -> str:
