@@ -19,7 +19,7 @@ MICROSECONDS = 1e6
 Event = dict[str, Any]
 
 
-class _Row(NamedTuple):
+class _TraceRow(NamedTuple):
     job: int
     task: int
     device: int
@@ -67,16 +67,16 @@ def write_chrome_trace(
     ).encode("ascii")
 
 
-def _trace_rows(t: Trace) -> list[_Row]:
+def _trace_rows(t: Trace) -> list[_TraceRow]:
     columns = (t.job, t.task, t.device, t.start, t.finish, t.status, t.batch, t.copy)
-    return [_Row(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    return [_TraceRow(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def _schedule_rows(s: Schedule, problem: Problem) -> list[_Row]:
+def _schedule_rows(s: Schedule, problem: Problem) -> list[_TraceRow]:
     s.refuse_other_problem(problem)
     columns = (s.task, s.device, s.start, s.finish, s.copy)
     return [
-        _Row(0, t, d, b, f, DONE, None, c)
+        _TraceRow(0, t, d, b, f, DONE, None, c)
         for t, d, b, f, c in zip(*(x.tolist() for x in columns), strict=True)
     ]
 
@@ -108,7 +108,7 @@ def _named(what: str, pid: int, tid: int, name: str, *, order: int) -> list[Even
     ]
 
 
-def _complete(row: _Row, workload: Workload, place: list[tuple[int, int]]) -> Event:
+def _complete(row: _TraceRow, workload: Workload, place: list[tuple[int, int]]) -> Event:
     workflow = workload.problem_of(row.job).workflow
     kind = workflow.kinds[int(workflow.kind[row.task])]
     args: dict[str, Any] = {
@@ -134,10 +134,10 @@ def _complete(row: _Row, workload: Workload, place: list[tuple[int, int]]) -> Ev
 
 
 def _flows(
-    rows: list[_Row], workload: Workload, place: list[tuple[int, int]], trace: Trace | None
+    rows: list[_TraceRow], workload: Workload, place: list[tuple[int, int]], trace: Trace | None
 ) -> list[Event]:
     """Return one arrow per transfer between devices, from the earliest source."""
-    done: dict[tuple[int, int], list[_Row]] = defaultdict(list)
+    done: dict[tuple[int, int], list[_TraceRow]] = defaultdict(list)
     for row in rows:
         if row.status == DONE:
             done[row.job, row.task].append(row)
@@ -170,7 +170,7 @@ def _taken(trace: Trace, job: int, edge: int) -> bool:
 
 
 def _arrow(
-    number: int, giver: _Row, taker: _Row, place: list[tuple[int, int]], data: float
+    number: int, giver: _TraceRow, taker: _TraceRow, place: list[tuple[int, int]], data: float
 ) -> list[Event]:
     # An arrow is tied to the slice around its time; the very end of a slice is outside it.
     sent = giver.start + 0.999 * (giver.finish - giver.start)

@@ -18,52 +18,52 @@ from weft.generators.sketch import Sketch
 from weft.model import Workflow
 
 
-class _Profile(NamedTuple):
+class _TaskProfile(NamedTuple):
     seconds: float
     output: float  # bytes to each successor
 
 
 _MONTAGE = {
-    "mProject": _Profile(2.0, 8e6),
-    "mDiffFit": _Profile(0.7, 0.3e3),
-    "mConcatFit": _Profile(0.05, 1e6),  # per difference
-    "mBgModel": _Profile(0.15, 0.1e6),  # per image
-    "mBackground": _Profile(1.7, 8e6),
-    "mImgtbl": _Profile(0.01, 0.1e6),  # per image
-    "mAdd": _Profile(0.15, 3e6),  # seconds and bytes per image
-    "mShrink": _Profile(0.03, 0.2e6),  # seconds and bytes per image
-    "mJPEG": _Profile(0.7, 0.0),
+    "mProject": _TaskProfile(2.0, 8e6),
+    "mDiffFit": _TaskProfile(0.7, 0.3e3),
+    "mConcatFit": _TaskProfile(0.05, 1e6),  # per difference
+    "mBgModel": _TaskProfile(0.15, 0.1e6),  # per image
+    "mBackground": _TaskProfile(1.7, 8e6),
+    "mImgtbl": _TaskProfile(0.01, 0.1e6),  # per image
+    "mAdd": _TaskProfile(0.15, 3e6),  # seconds and bytes per image
+    "mShrink": _TaskProfile(0.03, 0.2e6),  # seconds and bytes per image
+    "mJPEG": _TaskProfile(0.7, 0.0),
 }
 _EPIGENOMICS = {
-    "fastqSplit": _Profile(35.0, 10e6),
-    "filterContams": _Profile(2.5, 10e6),
-    "sol2sanger": _Profile(0.5, 8e6),
-    "fastq2bfq": _Profile(1.4, 2e6),
-    "map": _Profile(200.0, 1e6),
-    "mapMerge": _Profile(10.0, 100e6),
-    "maqIndex": _Profile(45.0, 100e6),
-    "pileup": _Profile(55.0, 0.0),
+    "fastqSplit": _TaskProfile(35.0, 10e6),
+    "filterContams": _TaskProfile(2.5, 10e6),
+    "sol2sanger": _TaskProfile(0.5, 8e6),
+    "fastq2bfq": _TaskProfile(1.4, 2e6),
+    "map": _TaskProfile(200.0, 1e6),
+    "mapMerge": _TaskProfile(10.0, 100e6),
+    "maqIndex": _TaskProfile(45.0, 100e6),
+    "pileup": _TaskProfile(55.0, 0.0),
 }
 _CYBERSHAKE = {
-    "ExtractSGT": _Profile(110.0, 150e6),
-    "SeismogramSynthesis": _Profile(80.0, 24e3),
-    "PeakValCalc": _Profile(1.0, 0.2e3),
-    "ZipSeis": _Profile(250.0, 0.0),
-    "ZipPSA": _Profile(200.0, 0.0),
+    "ExtractSGT": _TaskProfile(110.0, 150e6),
+    "SeismogramSynthesis": _TaskProfile(80.0, 24e3),
+    "PeakValCalc": _TaskProfile(1.0, 0.2e3),
+    "ZipSeis": _TaskProfile(250.0, 0.0),
+    "ZipPSA": _TaskProfile(200.0, 0.0),
 }
 _GENOME = {
-    "individuals": _Profile(75.0, 10e6),
-    "individuals_merge": _Profile(40.0, 100e6),
-    "sifting": _Profile(3.0, 1e6),
-    "mutation_overlap": _Profile(10.0, 0.0),
-    "frequency": _Profile(110.0, 0.0),
+    "individuals": _TaskProfile(75.0, 10e6),
+    "individuals_merge": _TaskProfile(40.0, 100e6),
+    "sifting": _TaskProfile(3.0, 1e6),
+    "mutation_overlap": _TaskProfile(10.0, 0.0),
+    "frequency": _TaskProfile(110.0, 0.0),
 }
 
 
 class _Profiled(Sketch):
     """A sketch in which each kind of task has its seconds and its output."""
 
-    def __init__(self, name: str, profile: dict[str, _Profile]) -> None:
+    def __init__(self, name: str, profile: dict[str, _TaskProfile]) -> None:
         super().__init__(name)
         self._profile = profile
 

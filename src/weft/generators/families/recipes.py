@@ -1,4 +1,4 @@
-"""Families of real workflows: their shapes at any size, with duration laws fitted to traces.
+"""Families of real workflows at any size, with duration laws fitted to traces.
 
 Each kind of task has a median duration, a spread (standard deviation of the logarithm) and bytes to
 each successor. The constants were fitted, rounded to two digits, to the medians over executed
@@ -22,7 +22,7 @@ from weft.model import Workflow
 from weft.rng import generator
 
 
-class Law(NamedTuple):
+class DurationLaw(NamedTuple):
     """Median seconds, spread of their logarithm, and bytes to each successor."""
 
     seconds: float
@@ -31,70 +31,77 @@ class Law(NamedTuple):
 
 
 BLAST = {
-    "split_fasta": Law(1.5, 0.5, 1e3),
-    "blastall": Law(1400.0, 0.4, 2.9e3),
-    "cat_blast": Law(7.7, 0.5),
-    "cat": Law(0.011, 0.16),
+    "split_fasta": DurationLaw(1.5, 0.5, 1e3),
+    "blastall": DurationLaw(1400.0, 0.4, 2.9e3),
+    "cat_blast": DurationLaw(7.7, 0.5),
+    "cat": DurationLaw(0.011, 0.16),
 }
 BWA = {
-    "fastq_reduce": Law(3.8, 0.14, 250.0),
-    "bwa_index": Law(600.0, 0.5, 1e6),
-    "bwa": Law(5.2, 0.93, 2.9e4),
-    "cat_bwa": Law(270.0, 0.5),
-    "cat": Law(0.062, 0.07),
+    "fastq_reduce": DurationLaw(3.8, 0.14, 250.0),
+    "bwa_index": DurationLaw(600.0, 0.5, 1e6),
+    "bwa": DurationLaw(5.2, 0.93, 2.9e4),
+    "cat_bwa": DurationLaw(270.0, 0.5),
+    "cat": DurationLaw(0.062, 0.07),
 }
 CYCLES = {
-    "baseline_cycles": Law(51.0, 0.7, 3.8e4),
-    "cycles": Law(28.0, 1.28, 6.3e3),
-    "fertilizer_increase_cycles": Law(28.0, 1.28, 6.3e3),
-    "output_parser": Law(0.05, 0.3, 8.4e3),
-    "output_summary": Law(0.055, 0.3, 7.5e4),
-    "increase_summary": Law(0.059, 0.4),
-    "cycles_plots": Law(130.0, 0.35),
+    "baseline_cycles": DurationLaw(51.0, 0.7, 3.8e4),
+    "cycles": DurationLaw(28.0, 1.28, 6.3e3),
+    "fertilizer_increase_cycles": DurationLaw(28.0, 1.28, 6.3e3),
+    "output_parser": DurationLaw(0.05, 0.3, 8.4e3),
+    "output_summary": DurationLaw(0.055, 0.3, 7.5e4),
+    "increase_summary": DurationLaw(0.059, 0.4),
+    "cycles_plots": DurationLaw(130.0, 0.35),
 }
-SEISMOLOGY = {"sG1IterDecon": Law(0.42, 0.81, 4.7e3), "siftSTFByMisfit": Law(0.28, 0.76)}
+SEISMOLOGY = {
+    "sG1IterDecon": DurationLaw(0.42, 0.81, 4.7e3),
+    "siftSTFByMisfit": DurationLaw(0.28, 0.76),
+}
 SOYKB = {
-    "alignment_to_reference": Law(43.0, 0.79, 1.1e5),
-    "sort_sam": Law(59.0, 0.87, 1.6e5),
-    "dedup": Law(59.0, 0.85, 1.65e5),
-    "add_replace": Law(52.0, 0.88, 1.65e5),
-    "realign_target_creator": Law(130.0, 0.32, 40.0),
-    "indel_realign": Law(110.0, 0.87, 1.7e5),
-    "haplotype_caller": Law(120.0, 0.52, 8.8e4),
-    "merge_gcvf": Law(9400.0, 0.79),
-    "genotype_gvcfs": Law(270.0, 0.45, 8.8e4),
-    "combine_variants": Law(5.4, 0.89, 7.7e4),
-    "select_variants": Law(53.0, 0.44, 7.4e4),
-    "filtering": Law(30.0, 1.3),
+    "alignment_to_reference": DurationLaw(43.0, 0.79, 1.1e5),
+    "sort_sam": DurationLaw(59.0, 0.87, 1.6e5),
+    "dedup": DurationLaw(59.0, 0.85, 1.65e5),
+    "add_replace": DurationLaw(52.0, 0.88, 1.65e5),
+    "realign_target_creator": DurationLaw(130.0, 0.32, 40.0),
+    "indel_realign": DurationLaw(110.0, 0.87, 1.7e5),
+    "haplotype_caller": DurationLaw(120.0, 0.52, 8.8e4),
+    "merge_gcvf": DurationLaw(9400.0, 0.79),
+    "genotype_gvcfs": DurationLaw(270.0, 0.45, 8.8e4),
+    "combine_variants": DurationLaw(5.4, 0.89, 7.7e4),
+    "select_variants": DurationLaw(53.0, 0.44, 7.4e4),
+    "filtering": DurationLaw(30.0, 1.3),
 }
 SRASEARCH = {
-    "bowtie2-build": Law(12.0, 1.28, 8.5e6),
-    "fasterq-dump": Law(1400.0, 1.06, 1.4e9),
-    "bowtie2": Law(50.0, 0.5, 340.0),
-    "merge": Law(0.23, 0.76, 4.7e3),
+    "bowtie2-build": DurationLaw(12.0, 1.28, 8.5e6),
+    "fasterq-dump": DurationLaw(1400.0, 1.06, 1.4e9),
+    "bowtie2": DurationLaw(50.0, 0.5, 340.0),
+    "merge": DurationLaw(0.23, 0.76, 4.7e3),
 }
-QUERY = {"scan": Law(12.0, 1.6, 1e8), "join": Law(16.0, 1.2, 1e8), "aggregate": Law(3.4, 1.8, 1e7)}
+QUERY = {
+    "scan": DurationLaw(12.0, 1.6, 1e8),
+    "join": DurationLaw(16.0, 1.2, 1e8),
+    "aggregate": DurationLaw(3.4, 1.8, 1e7),
+}
 GPT = {
-    "embed": Law(1.5e-3, 0.05, 3.9e5),
-    "qkv": Law(18e-3, 0.05, 2e6),
-    "attn_shard": Law(0.83e-3, 0.11, 3.3e4),
-    "attn_merge": Law(6.4e-3, 0.05, 3.9e5),
-    "mlp_shard": Law(2.6e-3, 0.08, 1.3e5),
-    "mlp_merge": Law(23e-3, 0.05, 3.9e5),
-    "lm_head": Law(0.37, 0.05),
+    "embed": DurationLaw(1.5e-3, 0.05, 3.9e5),
+    "qkv": DurationLaw(18e-3, 0.05, 2e6),
+    "attn_shard": DurationLaw(0.83e-3, 0.11, 3.3e4),
+    "attn_merge": DurationLaw(6.4e-3, 0.05, 3.9e5),
+    "mlp_shard": DurationLaw(2.6e-3, 0.08, 1.3e5),
+    "mlp_merge": DurationLaw(23e-3, 0.05, 3.9e5),
+    "lm_head": DurationLaw(0.37, 0.05),
 }
 LAYERS = {
-    "convolution": Law(0.9e-3, 0.75, 2.8e7),
-    "normalise": Law(0.5e-3, 0.75, 2.8e7),
-    "activate": Law(0.3e-3, 0.75, 2.8e7),
-    "join": Law(0.4e-3, 0.5, 2.8e7),
+    "convolution": DurationLaw(0.9e-3, 0.75, 2.8e7),
+    "normalise": DurationLaw(0.5e-3, 0.75, 2.8e7),
+    "activate": DurationLaw(0.3e-3, 0.75, 2.8e7),
+    "join": DurationLaw(0.4e-3, 0.5, 2.8e7),
 }
 
 
-class _Recipe(Sketch):
+class _FamilyRecipe(Sketch):
     """A sketch whose kinds have laws."""
 
-    def __init__(self, name: str, laws: dict[str, Law], seed: int) -> None:
+    def __init__(self, name: str, laws: dict[str, DurationLaw], seed: int) -> None:
         super().__init__(name)
         self._laws, self._rng = laws, generator(seed, "families", name)
         self._count = itertools.count()
@@ -120,7 +127,7 @@ def blast(*, parts: int = 40, seed: int = 0) -> Workflow:
     >>> blast(parts=40).n, blast(parts=40).m
     (43, 120)
     """
-    s = _Recipe("blast", BLAST, seed)
+    s = _FamilyRecipe("blast", BLAST, seed)
     split = s.add("split_fasta")
     searches = s.row("blastall", [[split]] * whole(parts, "parts"))
     s.add("cat_blast", searches)
@@ -130,14 +137,16 @@ def blast(*, parts: int = 40, seed: int = 0) -> Workflow:
 
 @register_generator("bwa", size="parts", estimate=lambda parts: parts + 4)
 def bwa(*, parts: int = 100, seed: int = 0) -> Workflow:
-    """Alignment of reads: an index, every part against it, joined twice; parts + 4 tasks.
+    """Alignment of reads: an index, every part, two joins; parts + 4 tasks.
+
+    Every part is aligned against the index.
 
     Examples
     --------
     >>> bwa(parts=1000).n, bwa(parts=1000).m
     (1004, 4000)
     """
-    s = _Recipe("bwa", BWA, seed)
+    s = _FamilyRecipe("bwa", BWA, seed)
     inputs = [s.add("fastq_reduce"), s.add("bwa_index")]
     aligned = s.row("bwa", [inputs] * whole(parts, "parts"))
     s.add("cat_bwa", aligned)
@@ -156,7 +165,7 @@ def cycles(*, locations: int = 2, runs: int = 8, seed: int = 0) -> Workflow:
     >>> cycles(locations=10, runs=16).n, cycles(locations=10, runs=16).m
     (661, 970)
     """
-    s = _Recipe("cycles", CYCLES, seed)
+    s = _FamilyRecipe("cycles", CYCLES, seed)
     summaries = []
     for _ in range(whole(locations, "locations")):
         base = [[s.add("baseline_cycles")] for _ in range(whole(runs, "runs"))]
@@ -171,7 +180,7 @@ def cycles(*, locations: int = 2, runs: int = 8, seed: int = 0) -> Workflow:
 @register_generator("seismology", size="signals", estimate=lambda signals: signals + 1)
 def seismology(*, signals: int = 100, seed: int = 0) -> Workflow:
     """Deconvolution of seismic signals, then one sieve: signals + 1 tasks."""
-    s = _Recipe("seismology", SEISMOLOGY, seed)
+    s = _FamilyRecipe("seismology", SEISMOLOGY, seed)
     s.add("siftSTFByMisfit", [s.add("sG1IterDecon") for _ in range(whole(signals, "signals"))])
     return s.finish()
 
@@ -182,14 +191,16 @@ def seismology(*, signals: int = 100, seed: int = 0) -> Workflow:
     estimate=lambda samples, chromosomes: samples * (6 + chromosomes) + chromosomes + 6,
 )
 def soykb(*, samples: int = 5, chromosomes: int = 10, seed: int = 0) -> Workflow:
-    """Variants of soybean genomes: six steps per sample, calls per chromosome, filters.
+    """Variants of soybean genomes: steps per sample, calls per chromosome, filters.
+
+    A sample has six steps.
 
     Examples
     --------
     >>> soykb(samples=5).n, soykb(samples=5).m
     (96, 194)
     """
-    s = _Recipe("soykb", SOYKB, seed)
+    s = _FamilyRecipe("soykb", SOYKB, seed)
     chromosomes = whole(chromosomes, "chromosomes")
     called: list[list[int]] = [[] for _ in range(chromosomes)]
     for _ in range(whole(samples, "samples")):
@@ -218,7 +229,7 @@ def srasearch(*, accessions: int = 20, seed: int = 0) -> Workflow:
     >>> [srasearch(accessions=a).n for a in (10, 20, 30, 50)]
     [22, 42, 64, 104]
     """
-    s = _Recipe("srasearch", SRASEARCH, seed)
+    s = _FamilyRecipe("srasearch", SRASEARCH, seed)
     index = s.add("bowtie2-build")
     fetched = [s.add("fasterq-dump") for _ in range(whole(accessions, "accessions"))]
     aligned = s.row("bowtie2", [[index, task] for task in fetched])
@@ -243,7 +254,7 @@ def query(*, scans: int = 4, queries: int = 1, seed: int = 0) -> Workflow:
     >>> query(scans=4).n, int(query(scans=4).level.max()) >= 4
     (9, True)
     """
-    s = _Recipe("query", QUERY, seed)
+    s = _FamilyRecipe("query", QUERY, seed)
     rng = generator(seed, "families", "query", "tree")
     for _ in range(whole(queries, "queries")):
         roots = [s.add("scan") for _ in range(whole(scans, "scans"))]
@@ -259,14 +270,16 @@ def query(*, scans: int = 4, queries: int = 1, seed: int = 0) -> Workflow:
     "transformer", size="layers", estimate=lambda layers, shards: layers * (3 + 2 * shards) + 2
 )
 def transformer(*, layers: int = 4, shards: int = 12, seed: int = 0) -> Workflow:
-    """A transformer with sharded attention and perceptron: layers * (3 + 2 shards) + 2 tasks.
+    """A transformer with sharded layers: layers * (3 + 2 shards) + 2 tasks.
+
+    Attention and perceptron are sharded.
 
     Examples
     --------
     >>> transformer(layers=12).n, transformer(layers=12).m
     (326, 613)
     """
-    s = _Recipe("transformer", GPT, seed)
+    s = _FamilyRecipe("transformer", GPT, seed)
     last, shards = s.add("embed"), whole(shards, "shards")
     for _ in range(whole(layers, "layers")):
         values = s.add("qkv", [last])
@@ -281,12 +294,12 @@ def transformer(*, layers: int = 4, shards: int = 12, seed: int = 0) -> Workflow
     "inception", size="blocks", estimate=lambda blocks, branches: (6 * branches + 1) * blocks + 1
 )
 def inception(*, blocks: int = 4, branches: int = 4, seed: int = 0) -> Workflow:
-    """A convolutional network: blocks of parallel branches, each of one to three layers.
+    """A convolutional network: blocks of parallel branches of one to three layers.
 
     A layer is a convolution, a normalisation and an activation; a block with one branch and a short
     cut is that of a residual network.
     """
-    s = _Recipe("inception", LAYERS, seed)
+    s = _FamilyRecipe("inception", LAYERS, seed)
     rng, last = generator(seed, "families", "inception", "shape"), s.add("convolution")
     for _ in range(whole(blocks, "blocks")):
         ends = [last] if whole(branches, "branches") == 1 else []

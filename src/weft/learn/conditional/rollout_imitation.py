@@ -66,9 +66,9 @@ def improve(
         policy = detailed(policy)
     if settings.hidden:
         policy = replace(policy, network=widened(policy.network, settings.hidden, settings.seed))
-    student = _Student(policy, stream, settings)
-    best = start = student.score()
-    kept, curve = student.network(), list[dict[str, float]]()
+    learner = _RolloutLearner(policy, stream, settings)
+    best = start = learner.score()
+    kept, curve = learner.network(), list[dict[str, float]]()
     parts, learning = list[RolloutPart](), 0.0
     for number in range(settings.rounds):
         playing = replace(policy, network=kept)
@@ -81,10 +81,10 @@ def improve(
         if before is not None:
             best, curve, learning, arrays = before
             kept = network_of(arrays, units=kept.units, actions=kept.actions)
-        passes = student.learn(parts, number) if before is None else iter(())
+        passes = learner.learn(parts, number) if before is None else iter(())
         for epoch, mean in enumerate(passes):
             if (epoch + 1) % max(settings.epochs // 4, 1) == 0:
-                score = student.score()
+                score = learner.score()
                 row = {
                     "round": float(number + 1),
                     "epoch": float(epoch + 1),
@@ -96,8 +96,8 @@ def improve(
                 curve.append(row)
                 progress(row)
                 if score < best:
-                    best, kept = score, student.network()
-        student.net.begin_with(arrays_of(kept))
+                    best, kept = score, learner.network()
+        learner.net.begin_with(arrays_of(kept))
         if before is None:
             learning = time.process_time() - began
             _keep_round(folder, number, (best, curve, learning, arrays_of(kept)))
@@ -143,7 +143,7 @@ def _read_round(folder: Path | None, number: int) -> Round | None:
         return float(best), json.loads(str(curve)), float(learning), arrays
 
 
-class _Student:
+class _RolloutLearner:
     """The network that learns, with its validation streams."""
 
     def __init__(
