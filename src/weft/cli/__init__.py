@@ -5,7 +5,7 @@ A verb is a module with SUMMARY, EXAMPLE, `add_arguments` and `run`; heavy impor
 - `main`: finds the verb, runs it and turns failures into one line and an exit code
 - `arguments`: arguments that verbs share; `values`: readers of their values
 - `output`: JSON, text and progress
-- `answers`: the verbs `explain`, `view`, `whatif` and `size`; `engines`: `export`
+- `answers`: the verbs `explain`, `view`, `whatif` and `size`; `engines`: `compile` and `export`
 - `contests`: the verbs `attack` and `arena`; `services`: `serve` and `cascade`
 - `train`: one trainer per kind of policy; every other module is the verb of its name
 """
