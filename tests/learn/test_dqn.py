@@ -10,6 +10,7 @@ from weft.errors import InvalidInput, UnknownName
 from weft.formats.model_file import save_model
 from weft.generators import Instance, draw_instance
 from weft.policies import simulate
+from weft.policies.q_network import q_value
 from weft.policies.replanning.policy import ReplanningPolicy, SwitchPolicy
 from weft.policies.replanning.portfolio import (
     PlanOptions,
@@ -35,7 +36,6 @@ from weft.policies.two_stage.decision import (
     make_candidates,
 )
 from weft.policies.two_stage.dqn import TwoStageDqn
-from weft.policies.two_stage.q_network import q_value
 from weft.sim.kernel.commit import commit
 from weft.sim.kernel.events import ENDED, MOMENT
 from weft.sim.kernel.tables import make_sim

@@ -9,8 +9,8 @@ import weft
 from weft.errors import Unsupported
 from weft.policies.conditional.networks import Network, logits
 from weft.policies.graph.policy import GraphPolicy
+from weft.policies.q_network import q_value
 from weft.policies.two_stage.dqn import TwoStageDqn
-from weft.policies.two_stage.q_network import q_value
 
 NETWORKS = ["conditional-any", "conditional-best", "conditional-paper-best", "conditional-pi0"]
 NETWORKS += ["conditional-pi1", "conditional-pi2", "conditional-pi3", "conditional-pi4"]

@@ -25,7 +25,7 @@ from weft.learn.replay_memory import Episode, ReplayMemory, make_episode
 from weft.learn.settings import Count, Progress, Settings, TrainingRecord, silent
 from weft.learn.value_networks import ValueNetworks
 from weft.model.columns import FloatArray, IntArray
-from weft.policies.two_stage.q_network import Numbers
+from weft.policies.q_network import Numbers
 from weft.rng import generator
 
 

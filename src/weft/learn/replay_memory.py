@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from weft.model.columns import FloatArray, IntArray
-from weft.policies.two_stage.q_network import Numbers
+from weft.policies.q_network import Numbers
 from weft.sim.kernel.jit import njit_noalloc
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.learn.settings import Count, Positive, Settings
-from weft.policies.two_stage.q_network import ARRAYS, Numbers
+from weft.policies.q_network import ARRAYS, Numbers
 
 
 class ValueNetworks(nn.Module):

@@ -5,6 +5,7 @@
 - `simulate`: `weft.simulate`
 - `long_stream`: streams of millions of jobs in constant memory
 - `onnx_export`: `weft.export_onnx`
+- `q_network`: networks that value candidates, shared by several policies
 - `rules`: an order of ready tasks and a placement; `service_levels`: deadlines and priorities
 - `replanning`: list scheduling of all uncommitted tasks at every event
 - `search`: search for a better plan at every event

@@ -25,13 +25,13 @@ from weft.policies.conditional.pair_view import PairNetworkPolicy
 from weft.policies.graph.network import WIDTH, ReadyFeatures
 from weft.policies.graph.policy import GraphPolicy
 from weft.policies.load import load_policy
+from weft.policies.q_network import QNetwork
 from weft.policies.replanning.policy import SwitchPolicy
 from weft.policies.replanning.shrinkage import FEATURES as SPREAD_FEATURES
 from weft.policies.replanning.switch import FEATURES as SWITCH_FEATURES
 from weft.policies.search.policy import SearchPolicy
 from weft.policies.two_stage.decision import DeviceFeatures, TaskFeatures
 from weft.policies.two_stage.dqn import TwoStageDqn
-from weft.policies.two_stage.q_network import QNetwork
 from weft.sim.view import Policy
 from weft.typed import typed
 

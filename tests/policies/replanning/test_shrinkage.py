@@ -59,7 +59,7 @@ def test_features_of_the_spread():
     }
     found = dict(zip(FEATURES, portfolio.spread.tolist(), strict=True))
     assert found == pytest.approx(expected, rel=1e-6)
-    assert portfolio.stack.prior[0].tolist() != [3.0, 3.0]
+    assert portfolio.stack.prior[0].tolist() != [(3.0, 3.0)]
 
 
 def test_priors_draw_the_factor_towards_one():

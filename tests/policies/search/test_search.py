@@ -34,9 +34,9 @@ def policy(**options):
 EVERYTHING = {
     "planned_copies": True,
     "occupancy": 0.5,
-    "haste": 0.1,
+    "finish_weight": 0.1,
     "job_moves": True,
-    "imagined": 2,
+    "sampled_jobs": 2,
 }
 """Options beside the plain search."""
 
@@ -201,7 +201,7 @@ def test_seconds_of_devices_have_a_price():
     left, chain, sim = residual_of(case.workload, pinned=True)
     plain = begin_search(left, sim.grid, chain)
     left.price[:] = np.arange(len(left.price)) / 10.0
-    left.size["haste"] = 2.0
+    left.size["finish_weight"] = 2.0
     busy = chain.finish[0] - chain.start[0]
     extra = (left.price[chain.device[0]] * busy).sum() + 2.0 * chain.finish[0].mean()
     assert begin_search(left, sim.grid, chain) == pytest.approx(plain + extra, rel=1e-12)
@@ -219,10 +219,10 @@ def test_the_work_of_a_search_is_counted():
     case = draw_instance("static", seed=1, tasks=80, ccr=1.0)
     left, chain, sim = residual_of(case.workload)
     begin_search(left, sim.grid, chain)
-    before = chain.figures[2]
+    before = chain.figures["work"][0]
     anneal(left, sim.grid, chain, 5_000.0, 0.0)
     most = 80 * (1 + 0.5 * case.workload.cluster.p)
-    assert 5_000 <= chain.figures[2] - before <= 5_000 + most + 1
+    assert 5_000 <= chain.figures["work"][0] - before <= 5_000 + most + 1
 
 
 def test_times_of_a_plan_equal_a_plain_version():

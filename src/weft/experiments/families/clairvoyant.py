@@ -14,7 +14,6 @@ from weft.policies.replanning.portfolio import UNLIMITED
 from weft.policies.replanning.state import make_plan
 from weft.policies.replanning.weights import weights_of
 from weft.policies.search.anneal import (
-    BEST,
     PlanChain,
     anneal,
     begin_search,
@@ -86,7 +85,7 @@ def clairvoyant_completion(
 def improve(left: Residual, grid: FloatArray, chain: PlanChain, work: float) -> float:
     """Search from the plan in the chain; return the value of the best plan."""
     begin_search(left, grid, chain)
-    chain.figures[BEST] = np.inf
+    chain.figures[0].best = np.inf
     keep_best(left, chain)
     anneal(left, grid, chain, work, 0.0)
-    return float(chain.figures[BEST])
+    return float(chain.figures[0].best)

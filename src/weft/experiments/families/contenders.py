@@ -121,7 +121,7 @@ CONTENDERS = (
     _part("without job moves", "all else", alone=False, job_moves=False),
     _part("less work", "8,000 placements per event", work=8_000.0, first_work=200_000.0),
     _part("in 4 futures", "one expected, three sampled", stream=False, futures=4),
-    _part("2 imagined jobs", "arrivals at the observed rate", alone=False, imagined=2),
+    _part("2 imagined jobs", "arrivals at the observed rate", alone=False, sampled_jobs=2),
 )
 
 

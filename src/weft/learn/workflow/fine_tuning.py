@@ -17,11 +17,11 @@ from weft.learn.settings import Progress, silent
 from weft.learn.workflow.tuned_list import TUNED, clip_ratio, copy_sim, start_sim
 from weft.model.columns import BoolArray, FloatArray
 from weft.policies.load import load_policy
+from weft.policies.q_network import ARRAYS
 from weft.policies.replanning.policy import ReplanningPolicy
 from weft.policies.replanning.trained import SWITCH, TWO_STAGE, replanning_model
 from weft.policies.replanning.weights import WEIGHTS
 from weft.policies.two_stage.dqn import TwoStageDqn
-from weft.policies.two_stage.q_network import ARRAYS
 from weft.registry import closest
 from weft.rng import generator
 from weft.sim.kernel.events import ENDED

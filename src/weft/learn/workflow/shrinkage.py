@@ -26,6 +26,7 @@ from weft.generators.families.distribution import (
 from weft.learn.settings import Count, Progress, Settings, TrainingRecord, silent
 from weft.learn.value_networks import FitSettings, ValueNetworks, fit_network
 from weft.model.columns import FloatArray
+from weft.policies.q_network import Numbers
 from weft.policies.replanning.portfolio import (
     UNLIMITED,
     PlanOptions,
@@ -43,7 +44,6 @@ from weft.policies.replanning.shrinkage import (
     shrinkage_network,
 )
 from weft.policies.replanning.weights import weights_of
-from weft.policies.two_stage.q_network import Numbers
 from weft.rng import generator
 from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.jit import njit_noalloc

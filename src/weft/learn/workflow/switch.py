@@ -37,6 +37,7 @@ from weft.learn.workflow.tuned_list import (
     start_sim,
 )
 from weft.model.columns import FloatArray
+from weft.policies.q_network import Numbers, empty_network
 from weft.policies.replanning.portfolio import (
     MOVES,
     WINDOW,
@@ -51,7 +52,6 @@ from weft.policies.replanning.portfolio import (
     run_by_portfolio,
 )
 from weft.policies.replanning.switch import FEATURES, switch_network
-from weft.policies.two_stage.q_network import Numbers, empty_network
 from weft.rng import generator
 from weft.sim.kernel.events import ENDED, MOMENT
 from weft.sim.kernel.tables import Sim

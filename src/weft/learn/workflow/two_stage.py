@@ -28,6 +28,7 @@ from weft.learn.workflow.tuned_list import (
 )
 from weft.model.columns import FloatArray
 from weft.policies.graph.deft import commit_choice
+from weft.policies.q_network import Numbers, QNetwork
 from weft.policies.replanning.portfolio import (
     UNLIMITED,
     WINDOW,
@@ -51,7 +52,6 @@ from weft.policies.two_stage.decision import (
     Candidates,
     make_candidates,
 )
-from weft.policies.two_stage.q_network import Numbers, QNetwork
 from weft.registry import closest
 from weft.sim.kernel.events import ENDED, MOMENT
 from weft.sim.kernel.jit import njit_noalloc

@@ -40,7 +40,8 @@ from weft.policies.conditional.waiting import stuck
 from weft.sim.kernel.commit import is_idle
 from weft.sim.kernel.events import MOMENT, STUCK, next_time
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
-from weft.sim.kernel.tables import Sim
+from weft.sim.kernel.records import record
+from weft.sim.kernel.tables import Sim, Table
 from weft.sim.vector.batch import Idle, StepBatch, StepOptions
 from weft.sim.vector.state import BatchTables, StepState, sim_of, state_of
 from weft.sim.vector.step import act, proceed
@@ -51,16 +52,9 @@ MAX_CANDIDATES = 48
 """Candidates of one decision, and a row for the actions of the index."""
 
 
-class RolloutCounts(NamedTuple):
-    """Places of the counts of a run."""
-
-    steps: int
-    choices: int  # decisions with several candidates
-    changed: int  # decisions for another candidate than the first
-    rollouts: int
-
-
-COUNT = RolloutCounts(*range(len(RolloutCounts._fields)))
+COUNTS = record("", "steps choices changed rollouts")
+# of a run; choices: decisions with several candidates; changed: decisions for another candidate
+# than the first
 
 
 class RolloutBudget(NamedTuple):
@@ -79,7 +73,7 @@ class RolloutBuffers(NamedTuple):
     active: IntArray  # (MAX_CANDIDATES,) 1: not dropped out
     mean: FloatArray  # (MAX_CANDIDATES,) cost above that of the first, in job ticks
     square: FloatArray  # (MAX_CANDIDATES,) sum of squared deviations from it
-    counts: IntArray  # (4,) see `RolloutCounts`
+    counts: Table  # (1,)
 
 
 class RolloutTables(NamedTuple):
@@ -136,14 +130,14 @@ class Rollout:
             return options_of(self.proposer, idle)
         return StepOptions(idle=idle or "event", window=WINDOW)
 
-    def run(self, batch: StepBatch) -> IntArray:
-        """Run all simulations to the end; return (size, 4) counts, see `RolloutCounts`."""
+    def run(self, batch: StepBatch) -> Table:
+        """Run all simulations to the end; return (size,) records of `COUNTS`."""
         ConditionalRule("index", self.weights).check_fits(batch)
         if self.proposer is not None:
             check_network_fits(self.proposer.network, batch)
         budget = RolloutBudget(self.ahead, self.least, self.most, self.confidence)
         sampler = make_sampler(batch.stream, batch, room=ROOM, seed=self.seed)
-        counts = np.zeros((batch.size, len(COUNT)), np.int64)
+        counts = np.zeros(batch.size, COUNTS)
         network = None if self.proposer is None else self.proposer.network
         proposer = make_proposer(network, batch)
         base = make_proposer(network if self.continues else None, batch)
@@ -152,7 +146,7 @@ class Rollout:
             rollout = RolloutTables(sampler, self.weights, proposer, base, buffers, budget)
             if run_rollouts(batch.tables, s, rollout) == STUCK:
                 raise stuck("rollout", batch.stream)
-            counts[s] = buffers.counts
+            counts[s] = buffers.counts[0]
         return counts
 
 
@@ -174,7 +168,7 @@ def make_buffers(units: int) -> RolloutBuffers:
         np.zeros(MAX_CANDIDATES, np.int64),
         np.zeros(MAX_CANDIDATES),
         np.zeros(MAX_CANDIDATES),
-        np.zeros(len(COUNT), np.int64),
+        np.zeros(1, COUNTS),
     )
 
 
@@ -186,7 +180,7 @@ def run_rollouts(tables: BatchTables, s: int, rollout: RolloutTables) -> int:
     while answer == MOMENT:
         best = decide(sim, state, rollout)
         answer = act(sim, state, rollout.buffers.action[best])
-        rollout.buffers.counts[COUNT.steps] += 1
+        rollout.buffers.counts[0].steps += 1
     return answer
 
 
@@ -198,8 +192,8 @@ def decide(sim: Sim, state: StepState, rollout: RolloutTables) -> int:
     if candidates > 1:
         futures = try_candidates(sim, state, rollout, candidates)
     best = pick(buffers, candidates, futures, rollout.budget.confidence)
-    buffers.counts[COUNT.choices] += 1 if candidates > 1 else 0
-    buffers.counts[COUNT.changed] += 1 if best > 0 else 0
+    buffers.counts[0].choices += 1 if candidates > 1 else 0
+    buffers.counts[0].changed += 1 if best > 0 else 0
     return best
 
 
@@ -222,12 +216,12 @@ def try_candidates(sim: Sim, state: StepState, rollout: RolloutTables, candidate
         sample_future(sim, rollout.sampler, jobs, budget.ahead)
         own = continue_rollout(rollout, jobs, buffers.action[0], spare)
         futures += 1
-        buffers.counts[COUNT.rollouts] += 1
+        buffers.counts[0].rollouts += 1
         for c in range(1, candidates):
             if buffers.active[c] == 1:
                 action = buffers.action[c]
                 cost = continue_rollout(rollout, jobs, action, spare) - own
-                buffers.counts[COUNT.rollouts] += 1
+                buffers.counts[0].rollouts += 1
                 shift = cost - buffers.mean[c]
                 buffers.mean[c] += shift / futures
                 buffers.square[c] += shift * (cost - buffers.mean[c])

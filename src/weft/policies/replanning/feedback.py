@@ -55,7 +55,7 @@ def collect_durations(sim: Sim, plan: PlanState) -> bool:
 @njit_noalloc
 def expect_durations(sim: Sim, plan: PlanState, trust: float) -> None:
     """Compute expected / estimated durations from the observations and the priors."""
-    own, of_kind = plan.prior[0], plan.prior[1]
+    own, of_kind = plan.prior[0].estimate, plan.prior[0].device_kind
     for d in range(len(sim.device)):
         total, count = 0.0, 0.0
         for kind in range(len(sim.kind)):

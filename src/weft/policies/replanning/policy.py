@@ -14,6 +14,7 @@ from weft.errors import InvalidInput
 from weft.model import Workload
 from weft.model.columns import IntArray
 from weft.policies.policy import POLICIES
+from weft.policies.q_network import QNetwork
 from weft.policies.replanning.portfolio import (
     MOVES,
     WINDOW,
@@ -26,7 +27,6 @@ from weft.policies.replanning.portfolio import (
 from weft.policies.replanning.state import PAIR
 from weft.policies.replanning.switch import switch_network
 from weft.policies.replanning.weights import WEIGHTS, WeightSets, weights_of, without_job_keys
-from weft.policies.two_stage.q_network import QNetwork
 from weft.sim.kernel.sim_from_view import SimFromView, refuse_choices
 from weft.sim.kernel.tables import READY, Sim
 from weft.sim.renumbering import Renumbering

@@ -20,6 +20,7 @@ import numpy as np
 from weft.errors import InvalidInput, UnknownName
 from weft.model import Workload
 from weft.model.columns import FloatArray
+from weft.policies.q_network import Numbers, QNetwork, empty_network
 from weft.policies.replanning.affinity import divisions
 from weft.policies.replanning.feedback import (
     collect_durations,
@@ -39,7 +40,6 @@ from weft.policies.replanning.switch import (
     transfer_feature,
 )
 from weft.policies.replanning.weights import W
-from weft.policies.two_stage.q_network import Numbers, QNetwork, empty_network
 from weft.registry import closest
 from weft.sim.kernel.commit import any_idle, commit, is_idle
 from weft.sim.kernel.events import MOMENT, advance
@@ -139,7 +139,7 @@ def make_portfolio(
     incumbent = [(sets[0], one)] if max(options.moves) > 0 else []
     plans = [make_plan(workload, sim, weights, window, g) for weights, g in given + incumbent]
     for plan in plans:
-        plan.prior[:] = options.prior
+        plan.prior["estimate"], plan.prior["device_kind"] = options.prior
     stack = PlanState._make(np.stack(arrays) for arrays in zip(*plans, strict=True))
     state = np.zeros(1, PORTFOLIO_STATE)
     state["contenders"], state["window"] = options.contenders, window
@@ -219,10 +219,11 @@ def _set_priors(sim: Sim, portfolio: Portfolio) -> None:
     if not collect_durations(sim, first):
         return
     describe_spread(sim, first, portfolio.spread)
-    for which in range(first.prior.shape[0]):
-        prior = prior_of(portfolio.shrinkage, which, portfolio.spread)
-        for m in range(len(portfolio.predicted)):
-            portfolio.stack.prior[m, which] = prior
+    estimate = prior_of(portfolio.shrinkage, 0, portfolio.spread)
+    device_kind = prior_of(portfolio.shrinkage, 1, portfolio.spread)
+    for m in range(len(portfolio.predicted)):
+        prior = portfolio.stack.prior[m, 0]
+        prior.estimate, prior.device_kind = estimate, device_kind
     if trust != 0.0:
         expect_durations(sim, first, trust)
 

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.policies.q_network import Numbers, QNetwork, q_network, q_value
 from weft.policies.replanning.feedback import observed_spread
 from weft.policies.replanning.state import PlanState
-from weft.policies.two_stage.q_network import Numbers, QNetwork, q_network, q_value
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import Sim
 

@@ -36,6 +36,8 @@ PAIR = record("log_sum count square_sum factor", "")
 # of a task kind on a device: sum, number and sum of squares of log(observed / estimated duration);
 # expected / estimated duration
 HEAD = record("", "at job")  # place in `order` of the next task of a job
+PRIORS = record("estimate device_kind", "")
+# observations that the estimate of a duration, and the mean of a device kind, count for
 STATE = record("", "executions planned random groups priced")
 # executions that were observed; tasks placed; state of the random numbers of `incumbent`; groups;
 # jobs that had arrived when the prices were computed
@@ -69,7 +71,7 @@ class PlanState(NamedTuple):
     price: FloatArray  # (p,) of device time, see `prices`
     price_scale: FloatArray  # (1,) 1 / (1 + CCR): a near device matters more than a cheap one
     row_work: FloatArray  # (rows of the grid,) work that has arrived
-    prior: FloatArray  # (2,) observations that the estimate, and a device kind's mean, count for
+    prior: Table  # (1,)
     state: Table  # (1,)
 
 
@@ -77,28 +79,28 @@ class PlanState(NamedTuple):
 def plan_at(stack: PlanState, m: int) -> PlanState:
     """Return one plan of a stack, whose arrays have one more axis in front."""
     return PlanState(
-        stack.task[m],
-        stack.ahead[m],
-        stack.inst[m],
-        stack.job[m],
-        stack.device[m],
-        stack.begin[m],
-        stack.end[m],
-        stack.pair[m],
-        stack.rate[m],
-        stack.penalty_rate[m],
-        stack.arrival[m],
-        stack.seconds[m],
-        stack.distance[m],
-        stack.penalty[m],
-        stack.heap[m],
-        stack.sequence[m],
-        stack.demand[m],
-        stack.price[m],
-        stack.price_scale[m],
-        stack.row_work[m],
-        stack.prior[m],
-        stack.state[m],
+        task=stack.task[m],
+        ahead=stack.ahead[m],
+        inst=stack.inst[m],
+        job=stack.job[m],
+        device=stack.device[m],
+        begin=stack.begin[m],
+        end=stack.end[m],
+        pair=stack.pair[m],
+        rate=stack.rate[m],
+        penalty_rate=stack.penalty_rate[m],
+        arrival=stack.arrival[m],
+        seconds=stack.seconds[m],
+        distance=stack.distance[m],
+        penalty=stack.penalty[m],
+        heap=stack.heap[m],
+        sequence=stack.sequence[m],
+        demand=stack.demand[m],
+        price=stack.price[m],
+        price_scale=stack.price_scale[m],
+        row_work=stack.row_work[m],
+        prior=stack.prior[m],
+        state=stack.state[m],
     )
 
 
@@ -129,7 +131,7 @@ def make_plan(
         price=np.ones(p),
         price_scale=np.ones(1),
         row_work=np.zeros(len(sim.grid)),
-        prior=np.full(2, PRIOR),
+        prior=np.array([(PRIOR, PRIOR)], PRIORS),
         state=np.zeros(1, STATE),
     )
     plan.inst["start"] = plan.inst["finish"] = np.nan

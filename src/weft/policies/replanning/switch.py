@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from weft.model import Workload
 from weft.model.columns import FloatArray
+from weft.policies.q_network import Numbers, QNetwork, q_network, q_value
 from weft.policies.replanning.feedback import observed_spread
 from weft.policies.replanning.state import PlanState
-from weft.policies.two_stage.q_network import Numbers, QNetwork, q_network, q_value
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.ranks import mean_transfer
 from weft.sim.kernel.tables import JOB_HERE, Sim

@@ -23,11 +23,15 @@ from weft.policies.search.residual import Residual
 from weft.sim.kernel.gaps import NONE, gap_in_chain, link
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.order_moves import ANY, ANY_SHARE, below, draw_move, shift, uniform
+from weft.sim.kernel.records import record
+from weft.sim.kernel.tables import Table
 
 Column = NDArray[Any]
 """(K, tasks) numbers."""
 WORK_PER_PAIR = 100
 """Placements per pair of tasks after which a search ends: few tasks have few plans."""
+FIGURES = record("value best work", "path")
+# value of the plan, and of the best; placements so far; tasks on the critical path
 
 
 class PlanChain(NamedTuple):
@@ -52,11 +56,7 @@ class PlanChain(NamedTuple):
     wait: IntArray  # (tasks,) the task that each one waits for, or NONE
     group: IntArray  # (2,) tasks that move together
     old: IntArray  # (2,) their choices
-    figures: FloatArray  # (4,) see below
-
-
-VALUE, BEST, WORK, PATH = range(4)
-"""Figures: value of the plan and of the best; placements so far; tasks on the path."""
+    figures: Table  # (1,)
 
 
 def make_search_chain(tasks: int, jobs: int, p: int, futures: int) -> PlanChain:
@@ -89,7 +89,7 @@ def make_search_chain(tasks: int, jobs: int, p: int, futures: int) -> PlanChain:
         wait=integers(n),
         group=integers(2),
         old=integers(2),
-        figures=floats(4),
+        figures=np.zeros(1, FIGURES),
     )
 
 
@@ -98,7 +98,7 @@ def _keep_placed(left: Residual, c: PlanChain, k: int, first: int) -> float:
     """Link the tasks before a place in the order again; return their value."""
     on, begin, end = c.device[k], c.start[k], c.finish[k]
     before, latest, ends, tail = c.before[k], c.latest[k], c.ends, left.tail[k]
-    now, haste = left.size[0].now, left.size[0].haste / max(left.size[0].tasks, 1)
+    now, finish_weight = left.size[0].now, left.size[0].finish_weight / max(left.size[0].tasks, 1)
     value = 0.0
     for j in range(left.size[0].jobs):
         ends[j] = left.size[0].now
@@ -112,7 +112,7 @@ def _keep_placed(left: Residual, c: PlanChain, k: int, first: int) -> float:
         ):
             after, other = other, before[other]
         link(t, on[t], after, latest, before)
-        value += haste * (end[t] - now) + left.price[on[t]] * (end[t] - begin[t])
+        value += finish_weight * (end[t] - now) + left.price[on[t]] * (end[t] - begin[t])
         if end[t] + tail[t] > ends[left.job[t]]:
             value += end[t] + tail[t] - ends[left.job[t]]
             ends[left.job[t]] = end[t] + tail[t]
@@ -132,7 +132,8 @@ def place_from(
     on, begin, end = c.device[k], c.start[k], c.finish[k]
     before, latest, ready, ends = c.before[k], c.latest[k], c.ready, c.ends
     free, tail, factor = left.free[k], left.tail[k], left.factor[k]
-    now, haste, copies = left.size[0].now, left.size[0].haste / max(n, 1), left.size[0].copies == 1
+    now, copies = left.size[0].now, left.size[0].copies == 1
+    finish_weight = left.size[0].finish_weight / max(n, 1)
     value = _keep_placed(left, c, k, first)
     for at in range(first, n):
         t = c.order[at]
@@ -156,10 +157,10 @@ def place_from(
                 soonest, after, ends_at = _with_copy(left, grid, c, k, t, d, finish)
                 if ends_at < finish:
                     finish, device, start, behind = ends_at, d, soonest, after
-        c.figures[WORK] += 1.0 if fixed >= 0 else 0.5 * p
+        c.figures[0].work += 1.0 if fixed >= 0 else 0.5 * p
         if device == NONE:
             return np.inf
-        value += haste * (finish - now) + left.price[device] * (finish - start)
+        value += finish_weight * (finish - now) + left.price[device] * (finish - start)
         if finish + tail[t] > ends[left.job[t]]:
             value += finish + tail[t] - ends[left.job[t]]
             ends[left.job[t]] = finish + tail[t]
@@ -245,7 +246,7 @@ def _reject(left: Residual, c: PlanChain, first: int) -> None:
 @njit_inline
 def keep_best(left: Residual, c: PlanChain) -> None:
     """Store the plan as the best."""
-    c.figures[BEST] = c.figures[VALUE]
+    c.figures[0].best = c.figures[0].value
     for at in range(left.size[0].tasks):
         c.best_order[at] = c.order[at]
         c.best_choice[at] = c.choice[at]
@@ -277,7 +278,7 @@ def trace_path(left: Residual, grid: FloatArray, c: PlanChain, k: int) -> None:
         c.path[size], c.wait[size] = t, wait
         size += 1
         t = wait if size < n else NONE
-    c.figures[PATH] = size
+    c.figures[0].path = size
 
 
 @njit_noalloc
@@ -285,11 +286,11 @@ def begin_search(left: Residual, grid: FloatArray, c: PlanChain) -> float:
     """Time the plan in `order` and `choice`; return its value."""
     for at in range(left.size[0].tasks):
         c.place[c.order[at]] = at
-    c.figures[VALUE] = evaluate(left, grid, c, 0, np.inf)
-    if c.figures[VALUE] < np.inf:
+    c.figures[0].value = evaluate(left, grid, c, 0, np.inf)
+    if c.figures[0].value < np.inf:
         accept(left, c, 0)
         trace_path(left, grid, c, 0)
-    return float(c.figures[VALUE])
+    return float(c.figures[0].value)
 
 
 @njit_noalloc
@@ -308,14 +309,19 @@ def _choose(left: Residual, c: PlanChain, size: int, new: int) -> int:
 
 
 @njit_noalloc
-def anneal(left: Residual, grid: FloatArray, c: PlanChain, work: float, warmth: float) -> None:
-    """Try moves until so many tasks were placed; accept worse plans by `warmth` x value."""
-    n, begun = left.size[0].tasks, c.figures[WORK]
+def anneal(
+    left: Residual, grid: FloatArray, c: PlanChain, work: float, start_temperature: float
+) -> None:
+    """Try moves until so many tasks were placed; accept worse plans by temperature.
+
+    The temperature is the start temperature times the value, and falls to 0 with the work.
+    """
+    n, begun = left.size[0].tasks, c.figures[0].work
     order, work = c.order[:n], min(work, float(WORK_PER_PAIR * n * n))
-    while c.figures[WORK] - begun < work:
-        c.figures[WORK] += 1.0  # a move that changes nothing counts too
-        spent, now = (c.figures[WORK] - begun) / work, c.figures[VALUE]
-        temperature = warmth * max(1.0 - spent, 0.0) * now
+    while c.figures[0].work - begun < work:
+        c.figures[0].work += 1.0  # a move that changes nothing counts too
+        spent, now = (c.figures[0].work - begun) / work, c.figures[0].value
+        temperature = start_temperature * max(1.0 - spent, 0.0) * now
         limit = now * (1.0 + 1e-12) - temperature * np.log(1.0 - uniform(left.random))
         t, new, there, size = draw_move(
             left,
@@ -326,7 +332,7 @@ def anneal(left: Residual, grid: FloatArray, c: PlanChain, work: float, warmth: 
             ANY_SHARE,
             c.path,
             c.wait,
-            int(c.figures[PATH]),
+            c.figures[0].path,
             c.group,
             left.random,
         )
@@ -347,8 +353,8 @@ def anneal(left: Residual, grid: FloatArray, c: PlanChain, work: float, warmth: 
             _reject(left, c, first)
             continue
         accept(left, c, first)
-        c.figures[VALUE] = value
+        c.figures[0].value = value
         if value != now:
             trace_path(left, grid, c, 0)
-        if value < c.figures[BEST]:
+        if value < c.figures[0].best:
             keep_best(left, c)

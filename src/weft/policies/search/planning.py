@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +15,6 @@ from weft.policies.replanning.feedback import observed_spread
 from weft.policies.replanning.portfolio import Portfolio, advance_to_decision, replan
 from weft.policies.replanning.state import PlanState, plan_at
 from weft.policies.search.anneal import (
-    BEST,
-    WORK,
     PlanChain,
     anneal,
     begin_search,
@@ -46,8 +44,8 @@ LEAST_SPREAD = 0.02
 """Spread of the durations below which they count as exact: the expected future is the only one."""
 
 STATE = record(
-    "work first_work warmth occupancy haste",
-    "futures planned_copies job_moves pinned imagined window kept arrived gone",
+    "work first_work temperature occupancy finish_weight",
+    "futures planned_copies job_moves pinned sampled_jobs window kept arrived gone",
 )
 # The first ones are `SearchOptions`. kept: tasks of the incumbent; arrived: jobs when it was made;
 # gone: jobs that have left the tables
@@ -63,7 +61,7 @@ class SearchOptions:
     first_work : the same when a job has arrived
     futures : the expected future and sampled ones, in which a plan is judged; while durations are
         as estimated, the expected one alone
-    warmth : first temperature of the annealing, as a share of the value; 0: no plan gets worse
+    temperature : first temperature of the annealing, as a share of the value; 0: no plan gets worse
     copies : whether a device may run a parent again instead of waiting for its data
     planned_copies : whether plans have such copies too; else tasks get them when they start
     occupancy : in streams, the value of a second of a device for the jobs that will come: the
@@ -72,26 +70,26 @@ class SearchOptions:
         one
     pinned : whether tasks start the search on the device of the plan, not on that of the earliest
         finish; a placement takes less work then
-    imagined : jobs that will come in the futures of a stream, twins of those that have arrived, at
-        the observed rate
-    haste : weight of the mean finish of the tasks, beside the end of a job
+    sampled_jobs : jobs that will come in the futures of a stream, twins of those that have
+        arrived, at the observed rate
+    finish_weight : weight of the mean finish of the tasks, beside the end of a job
     """
 
     work: float = 8_000.0
     first_work: float = 200_000.0
     futures: int = 1
-    warmth: float = 0.0
+    temperature: float = 0.0
     copies: bool = True
     planned_copies: bool = False
     occupancy: float = 0.0
-    haste: float = 0.0
+    finish_weight: float = 0.0
     job_moves: bool = False
     pinned: bool = False
-    imagined: int = 0
+    sampled_jobs: int = 0
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
-        for name in ("work", "first_work", "futures", "warmth", "occupancy", "haste", "imagined"):
+        for name in (option.name for option in fields(self) if type(option.default) is not bool):
             value, least = getattr(self, name), 1 if name == "futures" else 0
             if not least <= value < 1e15:
                 raise InvalidInput(f"{name} is {value}; it must be a finite number from {least}")
@@ -120,12 +118,14 @@ def make_search(
         state[name] = getattr(options, name, 0)
     state["planned_copies"] = options.copies and options.planned_copies
     state["window"] = tasks
-    left = make_residual(workload, sim, tasks, options.futures, seed, imagined=options.imagined)
+    left = make_residual(
+        workload, sim, tasks, options.futures, seed, sampled_jobs=options.sampled_jobs
+    )
     return IncumbentSearch(
         state=state,
         left=left,
         chain=make_search_chain(
-            len(left.instance), workload.jobs + options.imagined, p, options.futures
+            len(left.instance), workload.jobs + options.sampled_jobs, p, options.futures
         ),
         order=np.zeros(len(sim.inst), np.int64),
         choice=np.full(len(sim.inst), ANY),
@@ -171,15 +171,15 @@ def search_from(sim: Sim, portfolio: Portfolio, search: IncumbentSearch, m: int)
     if plan.state[0].planned < 2 or plan.state[0].planned * len(sim.device) > SEARCH_CELLS:
         return
     _weigh_occupancy(sim, plan, search, portfolio.state[0].arrived + state.gone)
-    left.size[0].haste, left.size[0].copies = state.haste, state.planned_copies
-    fill(sim, plan, left, state.window, futures, spread, makespan, state.imagined)
+    left.size[0].finish_weight, left.size[0].copies = state.finish_weight, state.planned_copies
+    fill(sim, plan, left, state.window, futures, spread, makespan, state.sampled_jobs)
     if left.size[0].tasks < 2:
         return
-    chain.figures[BEST] = np.inf
+    chain.figures[0].best = np.inf
     _start_from_plan(sim, plan, search, True)
     _start_from_plan(sim, plan, search, False)
     _start_from_incumbent(sim, search)
-    if chain.figures[BEST] == np.inf:  # a task has no device now
+    if chain.figures[0].best == np.inf:  # a task has no device now
         return
     if state.job_moves == 1 and left.size[0].present > 1:
         _move_jobs(sim, search)
@@ -193,7 +193,7 @@ def search_from(sim: Sim, portfolio: Portfolio, search: IncumbentSearch, m: int)
     new_job = state.arrived != portfolio.state[0].arrived
     state.arrived = portfolio.state[0].arrived
     work = state.first_work if new_job else min(state.work, LARGE_WORK / _tasks_left(sim))
-    anneal(left, sim.grid, chain, work, state.warmth)
+    anneal(left, sim.grid, chain, work, state.temperature)
     _take_best(search)
     begin_search(left, sim.grid, chain)
     _store(search)
@@ -224,7 +224,7 @@ def _start_from_plan(sim: Sim, plan: PlanState, search: IncumbentSearch, pinned:
         chain.order[t] = t
         device = plan.inst[left.instance[t]].device if pinned and left.base[t] == NONE else ANY
         chain.choice[t] = device if device >= 0 and left.seconds[t, device] < np.inf else ANY
-    if begin_search(left, sim.grid, chain) < chain.figures[BEST]:
+    if begin_search(left, sim.grid, chain) < chain.figures[0].best:
         keep_best(left, chain)
 
 
@@ -232,7 +232,7 @@ def _start_from_plan(sim: Sim, plan: PlanState, search: IncumbentSearch, pinned:
 def _start_from_incumbent(sim: Sim, search: IncumbentSearch) -> None:
     """Try the incumbent, without the tasks that were committed.
 
-    New tasks go in front, those of imagined jobs behind.
+    New tasks go in front, those of sampled jobs behind.
     """
     left, chain, n = search.left, search.chain, search.left.size[0].real
     for t in range(n):
@@ -260,7 +260,7 @@ def _start_from_incumbent(sim: Sim, search: IncumbentSearch) -> None:
     for t in range(left.size[0].tasks):
         d = search.choice[left.instance[t]] if t < n else ANY
         chain.choice[t] = d if d >= 0 and left.seconds[t, d] < np.inf else ANY
-    if begin_search(left, sim.grid, chain) < chain.figures[BEST]:
+    if begin_search(left, sim.grid, chain) < chain.figures[0].best:
         keep_best(left, chain)
 
 
@@ -273,9 +273,9 @@ def _move_jobs(sim: Sim, search: IncumbentSearch) -> None:
     With many jobs it ends after `JOB_WORK`.
     """
     left, chain, n = search.left, search.chain, search.left.size[0].tasks
-    most = chain.figures[WORK] + JOB_WORK
+    most = chain.figures[0].work + JOB_WORK
     for job in range(left.size[0].present):
-        for way in range(3 if chain.figures[WORK] < most else 0):
+        for way in range(3 if chain.figures[0].work < most else 0):
             placed = 0
             for turn in range(2):
                 first = turn == (1 if way == 2 else 0)
@@ -287,7 +287,7 @@ def _move_jobs(sim: Sim, search: IncumbentSearch) -> None:
             for t in range(n):
                 free = way == 1 and left.job[t] == job
                 chain.choice[t] = ANY if free else chain.best_choice[t]
-            if begin_search(left, sim.grid, chain) < chain.figures[BEST]:
+            if begin_search(left, sim.grid, chain) < chain.figures[0].best:
                 keep_best(left, chain)
 
 
@@ -298,16 +298,16 @@ def _swap_jobs(sim: Sim, search: IncumbentSearch) -> None:
     The tasks of both take the places that both have in the order; those of other jobs stay.
     """
     left, chain, n = search.left, search.chain, search.left.size[0].tasks
-    most, jobs = chain.figures[WORK] + JOB_WORK, left.size[0].present
+    most, jobs = chain.figures[0].work + JOB_WORK, left.size[0].present
     for pair in range(jobs * jobs):
         ahead, behind = pair // jobs, pair % jobs
-        for way in range(2 if ahead != behind and chain.figures[WORK] < most else 0):
+        for way in range(2 if ahead != behind and chain.figures[0].work < most else 0):
             if not put_ahead(search, ahead, behind):
                 continue
             for t in range(n):
                 free = way == 1 and left.job[t] in (ahead, behind)
                 chain.choice[t] = ANY if free else chain.best_choice[t]
-            if begin_search(left, sim.grid, chain) < chain.figures[BEST]:
+            if begin_search(left, sim.grid, chain) < chain.figures[0].best:
                 keep_best(left, chain)
 
 

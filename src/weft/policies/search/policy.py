@@ -37,6 +37,8 @@ PRICE = 0.5
 HEFT = {"trust": 1.0, "overdue": 0.3}
 """HEFT with observed durations, beside the tuned weights of `portfolio`."""
 PLANS = PlanOptions(window=WINDOW, affinity=True, early_exit=False)
+KEYS = {"temperature": "warmth", "finish_weight": "haste", "sampled_jobs": "imagined"}
+"""Keys in the files of models, of the options that have another name there."""
 
 
 class SearchPolicy(ReplanningPolicy):
@@ -135,7 +137,8 @@ def search_model(
     **search: Any,
 ) -> Model:
     """Return a search policy with its network as a model to be written."""
-    settings, own = asdict(SearchOptions(**search)), training or {}
+    options, own = asdict(SearchOptions(**search)), training or {}
+    settings = {KEYS.get(name, name): value for name, value in options.items()}
     return Model(
         name=name, kind=SEARCH, about=about, settings=settings, arrays=arrays, training=own
     )
@@ -145,16 +148,15 @@ def search_model(
 def search_of(model: Model) -> SearchPolicy:
     """Build a search policy from its model."""
     settings = Record(dict(model.settings))
-    settings.only([option.name for option in fields(SearchOptions)])
+    known = {KEYS.get(option.name, option.name): option for option in fields(SearchOptions)}
+    settings.only(list(known))
     options: dict[str, Any] = {}
-    for option in fields(SearchOptions):
-        if option.name not in settings:
+    for key, option in known.items():
+        if key not in settings:
             continue
-        value, wanted = settings.raw(option.name), type(option.default)
+        value, wanted = settings.raw(key), type(option.default)
         if type(value) is not wanted and not (wanted is float and type(value) is int):
-            raise InvalidInput(
-                f"{option.name} is {shown(value)}; it must be like {shown(option.default)}"
-            )
+            raise InvalidInput(f"{key} is {shown(value)}; it must be like {shown(option.default)}")
         options[option.name] = value
     return make_search_policy(model.name, shrinkage=model.arrays, **options)
 

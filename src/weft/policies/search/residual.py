@@ -3,8 +3,8 @@
 Built at every event from the simulation and a plan of `replanning`, which supplies the tasks in
 the window, the expected durations as observed so far, and the expected ends of committed tasks.
 Future 0 is the expected one; in the others every task takes a random factor longer, with the
-spread that was observed. In streams, futures may have jobs that will come (`imagine`): twins of
-jobs that have arrived, at the observed rate.
+spread that was observed. In streams, futures may have jobs that will come (`_sample_jobs`): twins
+of jobs that have arrived, at the observed rate.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from weft.sim.kernel.queues import input_arrival, task_of, transfer_time
 from weft.sim.kernel.records import record
 from weft.sim.kernel.tables import DONE, JOB_AHEAD, READY, WAITING, Sim, Table
 
-SIZE = record("now haste", "tasks real futures jobs present copies")
+SIZE = record("now finish_weight", "tasks real futures jobs present copies")
 """Time; value of the mean finish of a task, see `anneal`; tasks left, those of jobs present,
 futures in use, jobs whose ends count, those present, and 1 if plans have copies of parents."""
 
@@ -52,18 +52,18 @@ class Residual(NamedTuple):
     again: FloatArray  # (tasks, p) seconds of that parent there, inf if it cannot run there,
     source: FloatArray  # (tasks, p) and the arrival of its inputs
     done: FloatArray  # (K, tasks) end of the last outside parent
-    base: IntArray  # (tasks,) first task of the imagined job of a task, or NONE
+    base: IntArray  # (tasks,) first task of the sampled job of a task, or NONE
     position: IntArray  # (instances,) place of an instance in the order of ranks of its job
-    release: FloatArray  # (K, tasks) arrival of the imagined job
+    release: FloatArray  # (K, tasks) arrival of the sampled job
 
 
 def make_residual(
-    workload: Workload, sim: Sim, tasks: int, futures: int, seed: int, *, imagined: int = 0
+    workload: Workload, sim: Sim, tasks: int, futures: int, seed: int, *, sampled_jobs: int = 0
 ) -> Residual:
-    """Allocate the memory for so many tasks, futures and imagined jobs."""
+    """Allocate the memory for so many tasks, futures and sampled jobs."""
     sizes = [problem.m for problem in workload.problems]
-    edges = sum(sizes[t] for t in workload.template.tolist()) + imagined * max(sizes)
-    n = min(tasks, len(sim.inst)) + imagined * max(problem.n for problem in workload.problems)
+    edges = sum(sizes[t] for t in workload.template.tolist()) + sampled_jobs * max(sizes)
+    n = min(tasks, len(sim.inst)) + sampled_jobs * max(problem.n for problem in workload.problems)
     p, k = workload.cluster.p, futures
     return Residual(
         size=np.zeros(1, SIZE),
@@ -102,7 +102,7 @@ def fill(
     futures: int,
     spread: float,
     makespan: bool,
-    imagined: int,
+    sampled_jobs: int,
 ) -> None:
     """Fill in the tasks of the plan; futures differ by `spread`, a standard deviation of logs."""
     size = left.size[0]
@@ -126,8 +126,8 @@ def fill(
     if makespan:
         size.jobs = min(size.jobs, 1)
     size.present = size.jobs
-    if imagined > 0 and not makespan:
-        _imagine(sim, plan, left, imagined)
+    if sampled_jobs > 0 and not makespan:
+        _sample_jobs(sim, plan, left, sampled_jobs)
     _draw_futures(sim, plan, left, spread)
     _link_parents(sim, plan, left)
     _link_children(sim, left)
@@ -135,7 +135,7 @@ def fill(
 
 
 @njit_noalloc
-def _imagine(sim: Sim, plan: PlanState, left: Residual, imagined: int) -> None:
+def _sample_jobs(sim: Sim, plan: PlanState, left: Residual, sampled_jobs: int) -> None:
     """Add jobs that will come: twins of jobs that have arrived, drawn at random, at their rate."""
     size, arrived, first = left.size[0], 0, np.inf
     for j in range(len(sim.job) - 1):
@@ -144,7 +144,7 @@ def _imagine(sim: Sim, plan: PlanState, left: Residual, imagined: int) -> None:
     if arrived < 2:
         return
     gap = (size.now - first) / (arrived - 1)
-    for m in range(imagined):
+    for m in range(sampled_jobs):
         chosen, twin = below(left.random, arrived), NONE
         for j in range(len(sim.job) - 1):
             if sim.job[j].state != JOB_AHEAD:

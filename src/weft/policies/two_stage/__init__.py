@@ -4,8 +4,7 @@
 - `candidates`: the candidates of a decision, their features and rewards
 - `graph_features`: features from the graph and from where results are
 - `choose`: choice of a candidate, by the plan or by the networks
-- `q_network`: the networks
 - `dqn`: the policy `dqn`
 """
 
-__all__ = ["candidates", "choose", "decision", "dqn", "graph_features", "q_network"]
+__all__ = ["candidates", "choose", "decision", "dqn", "graph_features"]

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from weft.model.columns import IntArray
 from weft.policies.graph.deft import commit_choice
+from weft.policies.q_network import QNetwork, q_network, q_value
 from weft.policies.replanning.portfolio import Portfolio
 from weft.policies.two_stage.candidates import apply, next_decision
 from weft.policies.two_stage.decision import DEVICE, FEATURES, OF_TASK, Candidates
-from weft.policies.two_stage.q_network import QNetwork, q_network, q_value
 from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.tables import Sim

@@ -8,13 +8,13 @@ import numpy as np
 
 from weft.model import Workload
 from weft.policies.graph.deft import useful_copy
+from weft.policies.q_network import QNetwork
 from weft.policies.replanning.policy import ReplanningPolicy
 from weft.policies.replanning.portfolio import PlanOptions, Portfolio, replan
 from weft.policies.replanning.weights import WeightSets
 from weft.policies.two_stage.candidates import apply, begin_moment, enumerate_candidates
 from weft.policies.two_stage.choose import greedy_choice, run_by_values
 from weft.policies.two_stage.decision import Candidates, make_candidates
-from weft.policies.two_stage.q_network import QNetwork
 from weft.sim.kernel.tables import COMMITTED, Sim
 from weft.sim.view import Decision, View
 
