@@ -268,7 +268,7 @@ def advantages(
             out[t, e] = ahead
 
 
-class _Rollout:
+class _RolloutBuffer:
     """Buffers of one rollout, made once."""
 
     def __init__(self, env: VectorEnv, steps: int) -> None:
@@ -340,7 +340,7 @@ def train(
     optimiser = torch.optim.Adam(
         net.parameters(), lr=settings.learning_rate[0], eps=1e-5, foreach=True
     )
-    buffer, returns = _Rollout(env, settings.rollout), _Returns()
+    buffer, returns = _RolloutBuffer(env, settings.rollout), _Returns()
     observation, mask = env.reset(seed)
     net.observe(torch.from_numpy(np.array(observation, np.float32)))
     result = PpoProgress(net.weights(), seed, settings)
@@ -385,7 +385,7 @@ def train(
 def _collect(
     env: VectorEnv,
     net: ActorCritic,
-    buffer: _Rollout,
+    buffer: _RolloutBuffer,
     returns: _Returns,
     observation: Numbers,
     mask: BoolArray,
@@ -434,7 +434,7 @@ def _collect(
 def _improve(
     net: ActorCritic,
     optimiser: torch.optim.Optimizer,
-    buffer: _Rollout,
+    buffer: _RolloutBuffer,
     returns: _Returns,
     settings: PpoSettings,
     share: float,
@@ -492,7 +492,7 @@ def _improve(
     return dict(zip(("entropy", "value_loss", "divergence"), shown[-1], strict=True))
 
 
-def _rate(buffer: _Rollout) -> float:
+def _rate(buffer: _RolloutBuffer) -> float:
     """Return the reward per unit of time in the last rollout."""
     elapsed = float(buffer.elapsed.sum())
     return float(buffer.reward.sum()) / elapsed if elapsed > 0 else math.nan

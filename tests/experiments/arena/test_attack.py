@@ -20,9 +20,7 @@ SMALL = {"tasks": 5, "devices": 2, "runs": 2, "steps": 40}
 
 def test_worst_is_the_highest_ratio_and_can_be_planned_again():
     found = attack("olb", "heft", **SMALL)
-    assert [v.ratio for v in found.victims] == sorted(
-        (v.ratio for v in found.victims), reverse=True
-    )
+    assert [v.ratio for v in found.cases] == sorted((v.ratio for v in found.cases), reverse=True)
     worst = found.worst
     assert worst.ratio > 2  # OLB ignores speeds, which differ by up to 100
     assert worst.makespan == weft.plan(worst.problem, "olb").makespan

@@ -58,7 +58,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Victim:
+class WorstCase:
     """The worst problem of one annealing run."""
 
     problem: Problem = field(repr=False)
@@ -77,13 +77,13 @@ class Attack:
 
     contender: str
     against: str
-    victims: tuple[Victim, ...]
+    cases: tuple[WorstCase, ...]
     evaluations: int
 
     @property
-    def worst(self) -> Victim:
+    def worst(self) -> WorstCase:
         """The problem with the highest ratio."""
-        return self.victims[0]
+        return self.cases[0]
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per annealing run."""
@@ -97,7 +97,7 @@ class Attack:
                 "edges": v.problem.m,
                 "devices": v.problem.p,
             }
-            for k, v in enumerate(self.victims)
+            for k, v in enumerate(self.cases)
         ]
 
 
@@ -143,11 +143,12 @@ def attack(
             raise InvalidInput(f"{shown(side)} is neither a planner nor a policy")
     names = [side.name for side in sides]
 
-    def judge(candidate: Candidate, name: str) -> Victim:
+    def judge(candidate: Candidate, name: str) -> WorstCase:
         problem = candidate.problem(name)
-        return Victim(problem, *(makespan(problem, s, seconds=seconds, seed=seed) for s in sides))
+        times = [makespan(problem, side, seconds=seconds, seed=seed) for side in sides]
+        return WorstCase(problem, *times)
 
-    found: list[Victim] = []
+    found: list[WorstCase] = []
     random = generator(seed, "attack")
     for step in progress(range(runs * steps)):
         run, k = divmod(step, steps)

@@ -72,7 +72,7 @@ COLUMNS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Effort:
+class ExperimentSizes:
     """Sizes of the experiment."""
 
     jobs: int = 1000
@@ -83,7 +83,7 @@ class Effort:
     population: int = 12
 
 
-QUICK = Effort(jobs=400, choosing=(1,), testing=(101, 102), generations=6, population=8)
+QUICK = ExperimentSizes(jobs=400, choosing=(1,), testing=(101, 102), generations=6, population=8)
 
 
 def curved(
@@ -131,15 +131,15 @@ def reproduce(
 ) -> dict[str, Any]:
     """Choose and compare under every curve; write and return the results."""
     begin, used = time.perf_counter(), time.process_time()
-    effort = QUICK if quick else Effort()
-    base = load_stream("conditional-paper").with_jobs(effort.jobs)
+    sizes = QUICK if quick else ExperimentSizes()
+    base = load_stream("conditional-paper").with_jobs(sizes.jobs)
     cases = [(name, load) for load in LOADS for name in CURVES]
-    found = [compare_choices(base, name, load, effort) for name, load in progress(cases)]
+    found = [compare_choices(base, name, load, sizes) for name, load in progress(cases)]
     results: dict[str, Any] = {
         "experiment": "batch-curves",
         "quick": quick,
         "machine": describe_machine(),
-        "effort": dataclasses.asdict(effort),
+        "sizes": dataclasses.asdict(sizes),
         "measured_with": COMMAND,
         "provenance": "written by that command",
         "verdict": verdict([row for row, _ in found]),
@@ -160,17 +160,17 @@ def reproduce(
 
 
 def compare_choices(
-    base: ConditionalStream, name: str, load: float | None, effort: Effort
+    base: ConditionalStream, name: str, load: float | None, sizes: ExperimentSizes
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the row of one case, and the mean times of all policies in milliseconds."""
     true = curved(base, CURVES[name], load)
     blind = constant(true)
     who: dict[str, Any] = {policy: load_policy(policy) for policy in (*RULES, *LEARNED)}
-    who[TUNED_CONSTANT], who[TUNED_TRUE] = _tuned(blind, effort), _tuned(true, effort)
+    who[TUNED_CONSTANT], who[TUNED_TRUE] = _tuned(blind, sizes), _tuned(true, sizes)
     known = [policy for policy in who if policy != TUNED_TRUE]
-    seen = {policy: _score(who[policy], blind, effort, effort.choosing) for policy in known}
-    right = {policy: _score(who[policy], true, effort, effort.choosing) for policy in who}
-    test = {policy: _figures(who[policy], true, effort) for policy in who}
+    seen = {policy: _score(who[policy], blind, sizes, sizes.choosing) for policy in known}
+    right = {policy: _score(who[policy], true, sizes, sizes.choosing) for policy in who}
+    test = {policy: _figures(who[policy], true, sizes) for policy in who}
     first, best = min(seen, key=lambda p: seen[p]), min(right, key=lambda p: right[p])
     row = {
         "curve": name,
@@ -188,13 +188,13 @@ def compare_choices(
     return row, times
 
 
-def _tuned(stream: ConditionalStream, effort: Effort) -> RuleViewPolicy:
+def _tuned(stream: ConditionalStream, sizes: ExperimentSizes) -> RuleViewPolicy:
     settings = IndexSettings(
-        probabilities=effort.probabilities,
-        generations=effort.generations,
-        population=effort.population,
+        probabilities=sizes.probabilities,
+        generations=sizes.generations,
+        population=sizes.population,
         draws=1,
-        jobs=min(effort.jobs, 600),
+        jobs=min(sizes.jobs, 600),
         validation=2,
     )
     options = StepOptions(idle="event", window=WINDOW)
@@ -204,21 +204,23 @@ def _tuned(stream: ConditionalStream, effort: Effort) -> RuleViewPolicy:
 
 
 def _jobs(
-    policy: Any, stream: ConditionalStream, effort: Effort, seeds: tuple[int, ...]
+    policy: Any, stream: ConditionalStream, sizes: ExperimentSizes, seeds: tuple[int, ...]
 ) -> list[FloatArray]:
     task = watched_task(stream)
-    variants = [with_first(stream, task, p) for p in effort.probabilities]
+    variants = [with_first(stream, task, p) for p in sizes.probabilities]
     return [jobs for row in completions(policy, variants, seeds, idle="event") for jobs in row]
 
 
-def _score(policy: Any, stream: ConditionalStream, effort: Effort, seeds: tuple[int, ...]) -> float:
+def _score(
+    policy: Any, stream: ConditionalStream, sizes: ExperimentSizes, seeds: tuple[int, ...]
+) -> float:
     """Return the geometric mean, over probabilities and draws, of the mean in milliseconds."""
-    means = [float(jobs.mean()) for jobs in _jobs(policy, stream, effort, seeds)]
+    means = [float(jobs.mean()) for jobs in _jobs(policy, stream, sizes, seeds)]
     return 1000 * float(np.exp(np.mean(np.log(means))))
 
 
-def _figures(policy: Any, stream: ConditionalStream, effort: Effort) -> dict[str, float]:
-    found = [service_figures(jobs) for jobs in _jobs(policy, stream, effort, effort.testing)]
+def _figures(policy: Any, stream: ConditionalStream, sizes: ExperimentSizes) -> dict[str, float]:
+    found = [service_figures(jobs) for jobs in _jobs(policy, stream, sizes, sizes.testing)]
     return {
         key: 1000 * float(np.exp(np.mean(np.log([f[key] for f in found]))))
         for key in ("mean", "p95", "p99")

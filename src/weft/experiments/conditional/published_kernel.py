@@ -32,7 +32,7 @@ HEAP = record("time since", "job task")
 UNIT = record("free_at", "batch kind size")  # kind, size: of the last batch; kind -1: held
 JOB = record("arrival finish", "doing branch")
 # doing: the task that runs, or -1; branch: of the watched choice
-SIGHT = record("age_scale queue_scale span", "ages estimate units detail")  # of an observation
+OBSERVATION = record("age_scale queue_scale span", "ages estimate units detail")  # its settings
 
 FIFO, MRU, DEPTH_FIRST = range(3)
 
@@ -337,7 +337,7 @@ def _since(sim: PublishedTables, kind: int, place: int) -> float:
 def run_network(
     sim: PublishedTables,
     network: Network,
-    sight: Table,
+    settings: Table,
     seen: Numbers,
     mask: BoolArray,
     ready: IntArray,
@@ -360,7 +360,7 @@ def run_network(
             mask[d, kinds] = not idle or not something or sim.world[0].events > 0
         for k in range(kinds):
             ready[k] = sim.waiting[k]
-        observe(sim, sight, seen)
+        observe(sim, settings, seen)
         choose(network, seen, mask, ready, capacity, space, actions)
         _shorten_waits(sim, ready, actions)
         step(sim, actions)
@@ -386,15 +386,15 @@ def _shorten_waits(sim: PublishedTables, left: IntArray, actions: IntArray) -> N
 
 
 @njit_noalloc
-def observe(sim: PublishedTables, sight: Table, seen: Numbers) -> None:
+def observe(sim: PublishedTables, settings: Table, seen: Numbers) -> None:
     """Write the observation, as `weft.sim.vector.observation` does."""
     kinds, now = len(sim.waiting), sim.world[0].now
-    ages, scale = sight[0].ages, sight[0].age_scale
+    ages, scale = settings[0].ages, settings[0].age_scale
     for k in range(kinds):
         queue, ready, total = sim.queue[k], sim.waiting[k], 0.0
         for j in range(ready):
             total += now - queue[j].since
-        seen[k] = min(ready / sight[0].queue_scale, 1.0)
+        seen[k] = min(ready / settings[0].queue_scale, 1.0)
         seen[kinds + k] = min(total / ready * scale, 1.0) if ready > 0 else 0.0
         last = -1
         for a in range(ages):  # the jobs of the lowest numbers, one after the other
@@ -409,27 +409,27 @@ def observe(sim: PublishedTables, sight: Table, seen: Numbers) -> None:
                 last = len(sim.job)
             seen[2 * kinds + k * ages + a] = min(age * scale, 1.0)
     at = kinds * (2 + ages)
-    if sight[0].estimate == 1:
+    if settings[0].estimate == 1:
         seen[at] = sim.world[0].estimate
         at += 1
-    if sight[0].units == 1:
-        _observe_units(sim, sight, seen, at)
+    if settings[0].units == 1:
+        _observe_units(sim, settings, seen, at)
 
 
 @njit_inline
-def _observe_units(sim: PublishedTables, sight: Table, seen: Numbers, at: int) -> None:
+def _observe_units(sim: PublishedTables, settings: Table, seen: Numbers, at: int) -> None:
     kinds, now = len(sim.waiting), sim.world[0].now
     for d in range(len(sim.unit)):
         unit = sim.unit[d]
         busy = max(unit.free_at - now, 0.0)
-        seen[at] = busy / (busy + sight[0].span)
+        seen[at] = busy / (busy + settings[0].span)
         for k in range(kinds):
             seen[at + 1 + k] = 0.0
         if unit.kind >= 0 and busy > 0.0:
-            seen[at + 1 + unit.kind] = unit.size / unit.batch if sight[0].detail == 1 else 1.0
+            seen[at + 1 + unit.kind] = unit.size / unit.batch if settings[0].detail == 1 else 1.0
         at += 1 + kinds
-    seen[at] = min((sim.world[0].arrived - sim.world[0].ended) / sight[0].queue_scale, 1.0)
-    if sight[0].detail == 1:
+    seen[at] = min((sim.world[0].arrived - sim.world[0].ended) / settings[0].queue_scale, 1.0)
+    if settings[0].detail == 1:
         arrived = sim.world[0].arrived
         ago = now - sim.job[arrived - 1].arrival if arrived > 0 else 0.0
-        seen[at + 1] = ago / (ago + sight[0].span)
+        seen[at + 1] = ago / (ago + settings[0].span)

@@ -17,7 +17,7 @@ from weft.experiments.conditional.published import (
     PublishedSimulation,
 )
 from weft.experiments.conditional.published_kernel import (
-    SIGHT,
+    OBSERVATION,
     PublishedTables,
     make_tables,
     run_rule,
@@ -81,15 +81,16 @@ def _run_compiled(
         stream, *draw, options, watched=_watched(stream), window=seen.window, prior=seen.prior
     )
     units, kinds = len(sim.unit), len(sim.waiting)
-    sight = np.zeros(1, SIGHT)
-    sight["age_scale"], sight["queue_scale"] = stream.tick / seen.age_scale, seen.queue_scale
-    sight["span"], sight["ages"], sight["estimate"] = _span(stream), seen.ages, seen.estimate
-    sight["units"], sight["detail"] = seen.units, seen.detail
+    settings = np.zeros(1, OBSERVATION)
+    settings["age_scale"], settings["queue_scale"] = stream.tick / seen.age_scale, seen.queue_scale
+    settings["span"] = _span(stream)
+    for name in ("ages", "estimate", "units", "detail"):
+        settings[name] = getattr(seen, name)
     check_network_fits(network, StepBatch(stream.with_jobs(1), 1, seen))
     steps = run_network_compiled(
         sim,
         network,
-        sight,
+        settings,
         np.zeros(int(network.sizes[0]), np.float32),
         np.zeros((units, kinds + 1), np.bool_),
         np.zeros(kinds, np.int64),
@@ -122,14 +123,14 @@ def run_network(
     """Run a network with the authors' draws to the end, in plain Python."""
     arrival, outcome = stream.draw_ticks(seed, authors=True)
     sim = PublishedSimulation(stream, arrival, outcome, options)
-    player = _Player(sim, policy, outcome)
+    runner = _NetworkRunner(sim, policy, outcome)
     while not sim.done:
-        sim.step(player.actions())
+        sim.step(runner.actions())
     return sim
 
 
-class _Player:
-    """A network that plays: its estimates, and the buffers of its decisions."""
+class _NetworkRunner:
+    """A network in a run: its estimates, and the buffers of its decisions."""
 
     def __init__(self, sim: PublishedSimulation, policy: TrainedNetwork, outcome: object) -> None:
         self.sim, self.network, self.options = sim, policy.network, options_of(policy)

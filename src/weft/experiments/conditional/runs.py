@@ -231,12 +231,12 @@ class RunSetup:
 
 
 def _rollout_seconds(record: dict[str, Any]) -> float | None:
-    """Return the processor time of all trainings from rollouts on a card; None: there are none."""
-    lessons, total = record.get("lessons"), 0.0
-    if lessons is None:
+    """Return the processor time of all trainings from rollouts on a card, if any."""
+    training, total = record.get("lessons"), 0.0
+    if training is None:
         return None
-    while lessons is not None:
-        total, lessons = total + lessons["cpu_seconds"], lessons.get("before")
+    while training is not None:
+        total, training = total + training["cpu_seconds"], training.get("before")
     return total
 
 

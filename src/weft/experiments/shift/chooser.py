@@ -23,7 +23,7 @@ LARGEST_SCALE = 3.0
 """
 
 
-class DurationGuess(Protocol):
+class LogNormalPrediction(Protocol):
     """Centre and scale of the logarithm of the seconds."""
 
     @property
@@ -40,7 +40,7 @@ class DurationGuess(Protocol):
 class OnlineModel(Protocol):
     """A model of the durations on one device: a `DurationProcess` or a `DurationModel`."""
 
-    def predict(self, features: ArrayLike) -> DurationGuess:
+    def predict(self, features: ArrayLike) -> LogNormalPrediction:
         """Predict the duration of one task."""
         ...
 
@@ -101,9 +101,9 @@ class HybridChooser:
 
     def choose(self, features: ArrayLike) -> int:
         """Return the device with the least time, uncertain ones first, or one to probe."""
-        guesses = [model.predict(features) for model in self.models]
-        centre = np.array([guess.centre for guess in guesses])
-        scale = np.minimum([guess.scale for guess in guesses], LARGEST_SCALE)
+        predictions = [model.predict(features) for model in self.models]
+        centre = np.array([p.centre for p in predictions])
+        scale = np.minimum([p.scale for p in predictions], LARGEST_SCALE)
         best = int((centre - self.bonus * scale).argmin())
         self._instead = None
         if self.probing == 0:

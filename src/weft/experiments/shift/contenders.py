@@ -43,7 +43,7 @@ class Learner(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
+class RunResult:
     """Seconds and device of each task."""
 
     seconds: FloatArray
@@ -55,7 +55,7 @@ class Played:
         return float(self.seconds.sum())
 
 
-def play(learner: Learner, tasks: Tasks | TaskSequence | PhysicsCase) -> Played:
+def play(learner: Learner, tasks: Tasks | TaskSequence | PhysicsCase) -> RunResult:
     """Give tasks to a learner one after the other; time spent on exploration counts."""
     features, seconds = tasks.features, tasks.seconds
     spent, chosen = np.empty(len(features)), np.empty(len(features), np.int64)
@@ -63,7 +63,7 @@ def play(learner: Learner, tasks: Tasks | TaskSequence | PhysicsCase) -> Played:
         device = learner.choose(row)
         spent[i], chosen[i] = seconds[i, device], device
         learner.observe(row, device, float(spent[i]))
-    return Played(spent, chosen)
+    return RunResult(spent, chosen)
 
 
 # -- fixed strategies ------------------------------------------------------------------

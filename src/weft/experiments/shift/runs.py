@@ -20,7 +20,7 @@ from weft.experiments.shift.chooser import HybridChooser
 from weft.experiments.shift.contenders import (
     TASKS,
     Learner,
-    Played,
+    RunResult,
     best_fractions,
     fixed_fractions,
     forest_fractions,
@@ -183,7 +183,7 @@ def dqn(found: ShiftResults) -> None:
     }
 
 
-def run_agent(seed: int, *, training: Tasks, test: Tasks) -> tuple[float, Played]:
+def run_agent(seed: int, *, training: Tasks, test: Tasks) -> tuple[float, RunResult]:
     """Return the share of tasks that an agent prefers the GPU for at the start, and its run."""
     agent = make_dqn(training, seed)
     return float((agent.best(test.features) == GPU).mean()), play(agent, test)
@@ -201,7 +201,7 @@ def hybrid(found: ShiftResults) -> None:
     }
 
 
-def _on_gpu(played: Played) -> int:
+def _on_gpu(played: RunResult) -> int:
     return int((played.device == GPU).sum())
 
 

@@ -2,8 +2,9 @@
 
 Call ``gymnasium.make("weft/Conditional-v0")``. Observations, actions and rewards are those of
 Debner, Krahn and Hirvisalo (2024), for any stream: `weft.sim.vector.observation` makes the
-observations and masks, `weft.sim.vector.batch` steps. Learners that need no layer in between step a
-`StepBatch` themselves.
+observations and masks, `weft.sim.vector.batch` steps. Networks that score pairs of a unit and a
+kind observe by `weft.policies.conditional.pair_view` instead. Learners that need no layer in
+between step a `StepBatch` themselves.
 """
 
 from __future__ import annotations

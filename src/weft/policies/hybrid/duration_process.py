@@ -74,7 +74,7 @@ class Covariance(NamedTuple):
         return -0.5 * float(np.square(far).sum())
 
 
-class Guess(NamedTuple):
+class DurationPrediction(NamedTuple):
     """Normal distribution of the logarithm of the seconds."""
 
     centre: float
@@ -274,10 +274,10 @@ class DurationProcess:
 
     # -- predicting --------------------------------------------------------------
 
-    def predict(self, features: ArrayLike, group: int = 0) -> Guess:
+    def predict(self, features: ArrayLike, group: int = 0) -> DurationPrediction:
         """Predict the duration of one task."""
         centre, scale = self._predict(self._inputs(features), np.array([group]))
-        return Guess(float(centre[0]), float(scale[0]))
+        return DurationPrediction(float(centre[0]), float(scale[0]))
 
     def predict_rows(self, features: ArrayLike, group: IntArray) -> tuple[FloatArray, FloatArray]:
         """(n,) centres and (n,) scales of rows of features."""
