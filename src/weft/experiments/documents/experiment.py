@@ -7,13 +7,13 @@ two processes each and run one after the other. An interrupted run resumes.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from weft.errors import MissingExtra
-from weft.experiments.documents import report
 from weft.experiments.documents.verdicts import JUDGES, verdicts
 from weft.experiments.harness import (
     PROCESSES,
@@ -24,12 +24,16 @@ from weft.experiments.harness import (
     describe_machine,
     fingerprint,
     page_table,
+    write_experiment_page,
     write_results,
 )
-from weft.report.tables import Columns, table_text
+from weft.report.page import Facts, Section, Table, Text
+from weft.report.palette import colors_by_name
+from weft.report.tables import Column, Columns, table_text
 
 ALONE = ("imitation", "shift")
 """Experiments of one process; the others have processes of their own."""
+COLUMNS: Columns = ["claim", "published", "measured", "verdict"]
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ def reproduce(
         "times": page_table({"experiment": None, "seconds": 0, "processor seconds": 0}, times),
     }
     write_results(folder, results, tables)
-    report.write(folder / "report.html", results)
+    write_page(folder / "report.html", results)
     checkpoint.delete()
     return results
 
@@ -112,3 +116,25 @@ def table(results: dict[str, Any]) -> str:
         if row["seconds"] is not None
     )
     return f"{table_text(results['verdicts'], columns)}\n\n{times}; all {results['seconds']:.0f} s"
+
+
+@colors_by_name()
+def write_page(path: Path, results: Mapping[str, Any]) -> Path:
+    """Write the page from the results."""
+    rows = results["verdicts"]
+    counts = {
+        v: sum(r["verdict"] == v for r in rows) for v in dict.fromkeys(r["verdict"] for r in rows)
+    }
+    titles = {name: title for name, (title, _) in JUDGES.items()}
+    sections = [Section("Verdicts", [Facts({v: str(n) for v, n in counts.items()})])]
+    for name, title in titles.items():
+        own = [row for row in rows if row["document"] == title]
+        link = f"Details: {name}/report.html"
+        sections.append(Section(title, [Table(own, COLUMNS), Text(link)]))
+    times: Columns = [
+        "experiment",
+        Column("seconds", unit="s", places=0),
+        Column("cpu_seconds", "processor time", unit="s", places=0),
+    ]
+    sections.append(Section("Time", [Table(results["experiments"], times)]))
+    return write_experiment_page("all", path, results, sections)

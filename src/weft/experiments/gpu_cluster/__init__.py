@@ -1,6 +1,6 @@
 """Workflows on a heterogeneous GPU cluster: policies and verdicts on claims.
 
-experiment    reproduce, table
+experiment    reproduce, table, and the tables of the documentation
 contenders    plans, rules, re-planning and learned policies that take part
 runs          drawn points, and the evaluator that runs all contenders on them
 transfer      unseen structures, with and without fine-tuning
@@ -10,7 +10,6 @@ statistics    means, paired tests, rankings
 verdict       claims and aims, confirmed or not
 figures       figures of the page
 report        the page
-page          tables of the documentation
 """
 
 __all__ = [
@@ -19,7 +18,6 @@ __all__ = [
     "experiment",
     "figures",
     "measurements",
-    "page",
     "report",
     "runs",
     "statistics",

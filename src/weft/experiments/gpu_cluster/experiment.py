@@ -7,14 +7,14 @@ contenders run on the same draws in the same simulator; data moves as soon as it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from weft.experiments.gpu_cluster import report
-from weft.experiments.gpu_cluster.contenders import Contender, entrants
+from weft.experiments.gpu_cluster.contenders import CONTENDERS, FAIR, Contender, entrants
 from weft.experiments.gpu_cluster.environment import decisions_per_second
 from weft.experiments.gpu_cluster.measurements import (
     decision_rows,
@@ -22,7 +22,6 @@ from weft.experiments.gpu_cluster.measurements import (
     training_rows,
     weighted_policies,
 )
-from weft.experiments.gpu_cluster.page import page_tables
 from weft.experiments.gpu_cluster.runs import (
     FIRST_SEED,
     FULL,
@@ -42,9 +41,19 @@ from weft.experiments.gpu_cluster.statistics import (
 )
 from weft.experiments.gpu_cluster.transfer import transfer
 from weft.experiments.gpu_cluster.verdict import JUDGED, verdicts
-from weft.experiments.harness import Checkpoint, Progress, Stopwatch, describe_machine, finish
+from weft.experiments.harness import (
+    Checkpoint,
+    Progress,
+    Stopwatch,
+    describe_machine,
+    finish,
+    page_table,
+)
 from weft.generators import heterogeneous_gpus
 from weft.report.tables import Columns, table_text
+
+BASELINE = FAIR[0]
+"""Makespans of the documentation page are relative to those of this contender."""
 
 
 def reproduce(
@@ -129,3 +138,36 @@ def _statistics(arrays: Arrays) -> dict[str, Any]:
         "rankings": {key: order for key, order in rankings.items() if order},
         "reference": reference_rows(arrays),
     }
+
+
+# -- tables of the documentation ---------------------------------------------------
+
+
+def page_tables(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tables of the documentation: verdicts, and makespans over the baseline."""
+    return {"verdict": _verdict_table(results), "makespan": _makespan_table(results)}
+
+
+def _verdict_table(results: Mapping[str, Any]) -> dict[str, Any]:
+    keys = ("part", "claim", "measured", "verdict")
+    columns = dict.fromkeys(("of the", "claim or aim", "measured", "verdict"))
+    return page_table(columns, [[row[key] for key in keys] for row in results["verdicts"]])
+
+
+def _makespan_table(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ratios of geometric means of one job, with a column per condition."""
+    conditions, rows = results["conditions"], []
+    for ccr in results["ccrs"]:
+        means = [
+            dict(results["rankings"].get(f"tasks {condition} {ccr}", ()))
+            for condition in conditions
+        ]
+        for name in (c.name for c in CONTENDERS if c.name != BASELINE):
+            ratios = [
+                mean[name] / mean[BASELINE] if {name, BASELINE} <= set(mean) else None
+                for mean in means
+            ]
+            if any(ratio is not None for ratio in ratios):
+                rows.append([f"{ccr:g}", name, *ratios])
+    columns = {"CCR": None, "contender": None, **dict.fromkeys(conditions, 3)}
+    return page_table(columns, rows)

@@ -127,15 +127,8 @@ def _aims(results: Results, who: str) -> list[Verdict]:
         ),
     ]
     if results["quick"] and results.get("seconds") is not None:
-        made.append(
-            _at_most(
-                "aim",
-                "this run: at most 10 minutes on two cores",
-                results["seconds"] / 60,
-                10.0,
-                "min",
-            )
-        )
+        claim, minutes = "this run: at most 10 minutes on two cores", results["seconds"] / 60
+        made.append(_at_most("aim", claim, minutes, 10.0, "min"))
     return [{**row, "best": _best(results, row, who)} for row in made]
 
 
