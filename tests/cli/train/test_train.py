@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 import weft
 from weft.cli.main import BAD_INPUT, DONE, INTERRUPTED, main
+from weft.formats.native.stream_toml import load_stream
+from weft.policies.conditional.evaluate import evaluate_network, options_of
+from weft.policies.conditional.trained_network import read_network
 
 
 @pytest.fixture
@@ -63,7 +67,13 @@ def test_train_then_evaluate(small, tmp_path, capsys):
     )
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert [row["policy"] for row in rows] == [str(out / "own"), "fifo"]
-    assert all(0.006 < row["mean"] < 10 for row in rows)
+    trained, stream = read_network(out / "own"), load_stream(small)
+    options = options_of(trained)
+    own = evaluate_network(trained.network, stream, [1, 2, 3], options=options)
+    draws = [stream.draw(seed) for seed in (1, 2, 3)]
+    fifo = [weft.simulate(jobs, "fifo", scenario=s).job_completion.mean() for jobs, s in draws]
+    assert [row["seeds"] for row in rows] == [own.tolist(), fifo]
+    assert [row["mean"] for row in rows] == [own.mean(), np.mean(fifo)]
     assert (
         main(["evaluate", "fifo", "--stream", str(small), "--probabilities", "0,1", "--seeds", "2"])
         == DONE
