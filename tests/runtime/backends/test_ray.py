@@ -469,14 +469,14 @@ def test_a_device_that_does_not_start_is_left_out_unless_it_is_the_last():
 
 
 def test_an_actor_whose_only_node_died_is_not_waited_for():
-    """Ray keeps such an actor waiting; the limit of 120 s is for nodes that are busy."""
+    """Ray keeps such an actor waiting; the limits are for nodes that are full or slow."""
 
     class Late(Exception):
         pass
 
     nodes = [{"Alive": True, "Resources": {"a": 1.0}}, {"Alive": False, "Resources": {"b": 1.0}}]
     session = ray_session.RaySession.__new__(ray_session.RaySession)
-    session.ray, session.own = SimpleNamespace(nodes=lambda: nodes), False
+    session.ray, session._had_room = SimpleNamespace(nodes=lambda: nodes), True
     assert session.has({"a": 1.0})
     assert not session.has({"b": 1.0})
     backend = SimpleNamespace(
@@ -490,10 +490,17 @@ def test_an_actor_whose_only_node_died_is_not_waited_for():
         RayBackend._handshake(backend, SimpleNamespace(device=0, preloaded="ref"))
 
 
-@pytest.mark.parametrize(("own", "limit"), [(True, 600.0), (False, 120.0)])
-def test_an_own_ray_may_be_slow_and_one_of_others_full(own, limit):
+@pytest.mark.parametrize(
+    ("started", "free", "limit"), [(True, 0, 600.0), (False, 1, 120.0), (False, 2, 600.0)]
+)
+def test_a_ray_with_room_may_be_slow_and_one_of_others_full(started, free, limit):
     session = ray_session.RaySession.__new__(ray_session.RaySession)
-    session.own = own
+    session.started, session.bundles, session._had_room = started, [], False
+    session.specs = [RayDevice("a"), RayDevice("b")]  # one processor each
+    amounts = {"CPU": float(free)}
+    session.ray = SimpleNamespace(available_resources=lambda: amounts)
+    assert session.start_limit == limit
+    amounts.clear()  # the actors hold it
     assert session.start_limit == limit
 
 

@@ -82,7 +82,7 @@ class ActorBackend(RealBackend):
         ]
 
     def _start_actors(self) -> dict[int, str]:
-        """Start an actor for each device without one; return the devices that are left out."""
+        """Start an actor for each device without one; return devices that are left out."""
         self._starts = [0] * len(self.specs)
         for device, slot in enumerate(self._slots):
             if slot is None:
@@ -134,7 +134,7 @@ class ActorBackend(RealBackend):
         return text
 
     def _not_started(self, slot: ActorSlot) -> str:
-        """Leave out a device whose actor does not start in time, unless it is the last one."""
+        """Leave out a device whose actor does not start in time, except the last device."""
         about = (
             f"the actor of device '{self.specs[slot.device].name}' did not start: Ray found no "
             f"place for it within {self._session.start_limit:g} s, or its node died; free are "
@@ -160,11 +160,11 @@ class ActorBackend(RealBackend):
 
     def _handshake(self, slot: ActorSlot) -> bool:
         """Wait until an actor is up; return False if it was replaced meanwhile."""
-        until = time.perf_counter() + self._session.start_limit
+        begun = time.perf_counter()
         while not self._ray.wait([slot.preloaded], timeout=TICK)[0]:
             if dead := self._session.gone():
                 raise HeadGone(f"Ray's {dead} is gone before its actors were up")
-            late = time.perf_counter() > until
+            late = time.perf_counter() > begun + self._session.start_limit
             if late or not self._session.has(self.specs[slot.device].wants):  # its node died
                 raise self._ray.exceptions.GetTimeoutError
             self._replace_unstarted()
@@ -179,7 +179,9 @@ class ActorBackend(RealBackend):
         return True
 
     def _replace_unstarted(self) -> None:
-        """Replace actors whose processes died before they reached Ray, which waits for minutes.
+        """Replace actors whose processes died before they reached Ray.
+
+        Ray itself waits for minutes.
 
         Which process is whose is not known, and does not matter: Ray gives the next one that is up
         to the actor that waits longest.
@@ -200,7 +202,7 @@ class ActorBackend(RealBackend):
                 self._replace_dead(slot, WeftError("no process"))
 
     def _preload(self, slot: ActorSlot) -> None:
-        """Send functions before the clock starts, so that imports do not count as run time.
+        """Send functions before the clock starts: imports do not count as run time.
 
         Actors begin in new processes, while Ray's own tasks find those of earlier ones: without it,
         the first task of a kind on each device would be slow, which no plan expects.

@@ -1,4 +1,4 @@
-"""A connection to Ray: an existing one, one by address, or a new one on this machine."""
+"""A connection to Ray: existing, by address, or to a new Ray on this machine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import math
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -138,6 +139,7 @@ class RaySession:
         self.own = not self.ray.is_initialized()
         self.started = False
         """Whether it started Ray, on this machine."""
+        self._had_room = False
         address = address or os.environ.get("RAY_ADDRESS") or None
         if not self.own:
             self.specs = self._specs(devices)
@@ -172,18 +174,27 @@ class RaySession:
 
     @property
     def start_limit(self) -> float:
-        """Seconds in which an actor must start."""
-        return START_LIMIT if self.own else OTHERS_START_LIMIT
+        """Seconds in which an actor must start: fewer if other programs share Ray."""
+        self._had_room = self._had_room or self.started or self._has_room()
+        return START_LIMIT if self._had_room else OTHERS_START_LIMIT
+
+    def _has_room(self) -> bool:
+        """Return whether all that the devices ask for is free, in sum over all nodes."""
+        asked: Counter[str] = Counter()
+        for _, wants in self._wanted:
+            asked.update(wants)
+        free = self.ray.available_resources()
+        return all(free.get(name, 0.0) >= amount for name, amount in asked.items())
 
     @property
     def _wanted(self) -> list[tuple[str, dict[str, float]]]:
-        """Resources that one node of Ray must have, and the node or device that needs them."""
+        """Resources that one node of Ray must have, and the node or device to use them."""
         if self.bundles:
             return [(f"node {k}", bundle) for k, bundle in enumerate(self.bundles)]
         return [(f"device '{spec.name}'", spec.wants) for spec in self.specs]
 
     def place(self, node: int) -> dict[str, Any]:
-        """Return the options of an actor on a node; reserve the capacities of all nodes at first.
+        """Return the options of an actor on a node; first reserve capacities of all nodes.
 
         The actors themselves take nothing: weft starts tasks as the capacities allow.
         """
@@ -235,14 +246,17 @@ class RaySession:
         end_descendants(self._token)
 
     def gone(self) -> str:
-        """Return which process of an own Ray has died; empty: none. Ray itself waits a minute."""
+        """Return which process of an own Ray has died; empty: none.
+
+        Ray itself waits for a minute.
+        """
         node = getattr(importlib.import_module("ray._private.worker"), "_global_node", None)
         if not self.own or node is None:
             return ""
         return ", ".join(name for name, _ in node.dead_processes() if name in HEAD)
 
     def workers(self) -> float:
-        """Return the number of living workers of a Ray that was started here; else infinity."""
+        """Return the number of living workers of an own Ray; infinity for another."""
         node = getattr(importlib.import_module("ray._private.worker"), "_global_node", None)
         if not self.started or node is None or not sys.platform.startswith("linux"):
             return math.inf
@@ -345,7 +359,7 @@ def _converted(devices: Sequence[RayDevice | LocalDevice]) -> list[RayDevice]:
 
 
 def _of_cluster(cluster: Cluster) -> list[RayDevice]:
-    """Return an actor per device; where nodes have capacities, those are reserved instead."""
+    """Return an actor per device; nodes with capacities reserve those instead."""
     cpus = 0.0 if any(bundles_of(cluster)) else 1.0
     return [RayDevice(d.name, d.kind, d.speed, cpus) for d in local_devices(cluster)]
 
