@@ -75,7 +75,7 @@ def wrapped(sentence: str) -> str:
 def show_answer(
     args: argparse.Namespace, document: Any, text: str, save: Callable[[Path], object]
 ) -> None:
-    """Write the picture of --picture; print the document with --json, or else the text.
+    """Write the picture of --picture; print the text, or with --json the document.
 
     The first line of the text is a sentence.
     """

@@ -122,7 +122,10 @@ def print_front(problem: Problem, args: argparse.Namespace) -> None:
 
 
 def search_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the given options of planners that search; the planner refuses those it lacks."""
+    """Return the given options of planners that search.
+
+    A planner refuses options that it does not have.
+    """
     given: dict[str, Any] = {
         "objective": None if args.objective is None else read_objective(args.objective),
         "duplicate": args.duplicate or None,

@@ -1,4 +1,7 @@
-"""`weft profile`: measure this machine, a Dask cluster, or a function at several batch sizes."""
+"""`weft profile`: measure this machine, a Dask cluster, or a function.
+
+A function is measured at several batch sizes.
+"""
 
 from __future__ import annotations
 
@@ -205,7 +208,7 @@ def _profile_function(args: argparse.Namespace) -> None:
 
 
 def _item(text: str) -> Any:
-    """Return an item: an object of a module, what a function of a module makes, or JSON."""
+    """Return an item: an object or a function's result of a module, or JSON."""
     from weft.errors import InvalidInput
     from weft.formats.parsing.source import parse_json
 

@@ -97,7 +97,10 @@ def text(trace: Trace, found: dict[str, object]) -> str:
 
 
 def _unsaid(trace: Trace) -> set[str]:
-    """Return the figures that say nothing about this trace, such as misses without deadlines."""
+    """Return the figures without meaning for this trace.
+
+    Misses without deadlines are an example.
+    """
     workload, unsaid = trace.workload, set[str]()
     if not (workload.deadline < float("inf")).any():
         unsaid |= {"deadline_misses", "deadline_miss_share", "in_time_share"}

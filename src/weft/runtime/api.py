@@ -1,4 +1,4 @@
-"""`weft.run`: execute a workflow on real devices, decided by any planner or policy."""
+"""`weft.run`: a workflow on real devices, decided by any planner or policy."""
 
 from __future__ import annotations
 

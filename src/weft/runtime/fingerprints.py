@@ -1,4 +1,6 @@
-"""Fingerprints of tasks: code, arguments and ancestors, so that changed tasks run again.
+"""Fingerprints of tasks: code, arguments and ancestors.
+
+Changed tasks run again.
 
 Part of the fingerprint of a task are the code of its function (bytecode, constants, names, default
 and closure values, nested code), the code of functions and classes that it uses by name, in all
@@ -75,7 +77,10 @@ def _mark(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
 
 
 class _Content:
-    """The hash of a function and of values; equal in all processes of one Python version."""
+    """The hash of a function and of values.
+
+    It is equal in all processes of one Python version.
+    """
 
     def __init__(self, function: Any) -> None:
         self.digest = hashlib.sha256()
@@ -106,7 +111,7 @@ class _Content:
             self._add_parts(value)
 
     def add_used_code(self) -> None:
-        """Add the functions and classes that the functions so far use, and those that they use."""
+        """Add the functions and classes that the functions use, directly or indirectly."""
         while self._used:
             self.add(self._used.popleft())
 
@@ -162,7 +167,7 @@ class _Content:
                 self._add_global(function.__globals__[name], names)
 
     def _add_global(self, value: Any, names: Names) -> None:
-        """Add code and plain values; others, such as connections and caches, by their types."""
+        """Add code and plain values; of connections, caches and the like, their types."""
         value = _bare(value)
         if isinstance(value, FunctionType | type):
             self._write("uses", f"{value.__module__}.{value.__qualname__}")
@@ -223,7 +228,7 @@ class _Content:
 
 
 def _bare(value: Any) -> Any:
-    """Return the function inside a task, a cache (`functools.cache`) or a compiled function."""
+    """Return the function inside a task, a `functools.cache` or a compiled function."""
     value = value.task if isinstance(value, Body) else value
     value = value.function if isinstance(value, Task) else value
     inner = None if isinstance(value, FunctionType) else getattr(value, "__wrapped__", None)
@@ -232,7 +237,7 @@ def _bare(value: Any) -> Any:
 
 @cache
 def _is_users(module: str | None) -> bool:
-    """Return whether a module is neither Python's own nor part of an installed package."""
+    """Return whether a module is neither Python's own nor of an installed package."""
     if module == "__main__":
         return True
     file = getattr(sys.modules.get(module or ""), "__file__", None)

@@ -125,7 +125,7 @@ class Journal(Observer):
         )
 
     def usable(self, wanted: Container[int] = ()) -> tuple[list[JournalEntry], list[str]]:
-        """Return the entries to continue from, and what is wrong with the results of others.
+        """Return the entries to continue from, and the faults of other results.
 
         Only results that open tasks or the caller (`wanted`) will read are looked at. A task whose
         result is damaged runs again with all that depend on it: they read the result that is gone.
@@ -302,7 +302,7 @@ def _drop(done: dict[int, JournalEntry], children: list[list[int]], gone: list[i
 
 
 def replay(life: LiveLifecycle, entries: Sequence[JournalEntry]) -> list[Group]:
-    """Repeat the entries of a journal, parents first; return the groups that were done.
+    """Repeat the entries of a journal, parents first; return the groups done.
 
     A task whose device no longer exists counts as done on another device, at the moment it ended
     and without taking time there: that device may have run something else meanwhile.
@@ -321,7 +321,7 @@ def replay(life: LiveLifecycle, entries: Sequence[JournalEntry]) -> list[Group]:
 
 
 def _device(life: LiveLifecycle, entry: JournalEntry, names: Mapping[str, int]) -> int | None:
-    """Return the device of an entry; if it no longer exists, the first that could run it."""
+    """Return the device of an entry, or if it is gone the first that could run it."""
     own = names.get(entry.device, -1)
     if own >= 0 and life.can_run(entry.instance, own):
         return own
@@ -346,7 +346,7 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 
 def _complete_lines(file: IO[bytes]) -> tuple[list[dict[str, Any]], int]:
-    """Return the lines and the number of damaged ones; remove a last one that was cut off."""
+    """Return the lines and the number of damaged ones; remove a cut-off last one."""
     file.seek(0)
     whole = file.read()
     tail = whole[whole.rfind(b"\n") + 1 :]

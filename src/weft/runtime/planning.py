@@ -82,7 +82,7 @@ def problem_of(
     history: History | str | Path | bool = True,
     durations: Mapping[str, float] | None = None,
 ) -> Problem:
-    """Make a problem of a workflow, a networkx graph, promises or Dask collections; see `plan`."""
+    """Make a problem of a workflow, a networkx graph, promises or Dask; see `plan`."""
     if cluster is not None and not isinstance(cluster, Cluster):
         raise InvalidInput(f"cluster is a {type(cluster).__name__}; it must be a Cluster")
     workflow = _workflow(what)

@@ -1,4 +1,4 @@
-"""Files of one user: nobody else can read, replace or redirect them without being noticed.
+"""Files of one user, which others cannot read, replace or redirect unnoticed.
 
 Folders have the mode 0700 and files 0600; both must belong to the user, and symbolic links are not
 followed. A digest with the user's own key shows whether a file was changed.
@@ -27,7 +27,10 @@ def state_folder() -> Path:
 
 
 def private_folder(path: Path) -> Path:
-    """Make a folder that only its user may enter; refuse a link and the folder of another user."""
+    """Make a folder that only its user may enter.
+
+    A link and the folder of another user are refused.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
@@ -42,7 +45,9 @@ def private_folder(path: Path) -> Path:
 
 
 def open_private(path: Path, mode: str = "rb", **options: Any) -> IO[Any]:
-    """Open a file of this user; `InvalidInput` for links, folders and files of other users.
+    """Open a file of this user.
+
+    `InvalidInput` for links, folders and files of other users.
 
     `FileNotFoundError` if there is no file and `mode` only reads.
     """
@@ -69,7 +74,10 @@ def open_private(path: Path, mode: str = "rb", **options: Any) -> IO[Any]:
 
 
 def lock(file: IO[Any], refusal: str) -> None:
-    """Take the lock of an open file, which ends with the process; if another has it, refuse."""
+    """Take the lock of an open file; refuse if another process has it.
+
+    The lock ends with the process.
+    """
     try:
         import fcntl
     except ImportError:  # no such locks on Windows
@@ -101,7 +109,7 @@ def user_key() -> bytes:
 
 
 def digest_of(path: Path, file: IO[bytes]) -> bytes:
-    """Return the keyed digest of the rest of a file, bound to its own and its folder's name."""
+    """Return the keyed digest of the rest of a file, bound to its name and folder."""
     digest = digest_for(path)
     while chunk := file.read(_CHUNK):
         digest.update(chunk)

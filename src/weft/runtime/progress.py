@@ -1,4 +1,7 @@
-"""The progress display of a run in eight lines: bar, devices, busy, waiting, last event."""
+"""The progress display of a run: bar, devices, busy, waiting, last event.
+
+It has eight lines.
+"""
 
 from __future__ import annotations
 
@@ -205,7 +208,7 @@ def summary(
 
 
 def device_lines(life: LiveLifecycle, width: int, rows: int = ROWS) -> list[str]:
-    """Return the current task of every device in columns; the last cell counts the rest."""
+    """Return each device's current task in columns; the last cell counts the rest."""
     names = enumerate(life.workload.cluster.names)
     cells = [visible(" ".join(f"{name} {_doing(life, d)}".split())) for d, name in names]
     columns = max(1, (width - 1) // (min(max(map(len, cells)), 24) + 2))
@@ -219,7 +222,7 @@ def device_lines(life: LiveLifecycle, width: int, rows: int = ROWS) -> list[str]
 
 
 def status_lines(status: RunStatus, last: str, width: int) -> list[str]:
-    """Return what is busy, what waits for what, and the last event; empty lines are left out.
+    """Return busy devices, reasons of waiting and the last event, without empty lines.
 
     Examples
     --------

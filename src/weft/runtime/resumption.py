@@ -1,4 +1,4 @@
-"""Journals of runs: opened for a run, and resumed with a warning for what runs again."""
+"""Journals of runs: opened, or resumed with a warning for tasks that run again."""
 
 from __future__ import annotations
 

@@ -1,3 +1,6 @@
-"""Verbs that answer questions: why (`explain`, `view`), what if (`whatif`), how many (`size`)."""
+"""Verbs that answer questions: `explain`, `view`, `whatif` and `size`.
+
+They say why, what if, and how many machines.
+"""
 
 __all__ = ["explain", "size", "view", "whatif"]

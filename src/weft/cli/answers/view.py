@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _document(files: list[Path]) -> dict[str, Any] | None:
-    """Return the document of a comparison or an experiment, if a single JSON file holds one."""
+    """Return the document of a comparison or experiment, if one JSON file holds it."""
     from weft.errors import InvalidInput
     from weft.formats.parsing.source import decode_text, parse_json, read_bytes
 

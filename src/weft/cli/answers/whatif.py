@@ -1,4 +1,4 @@
-"""`weft whatif`: how long a workflow would take with other machines or faster tasks."""
+"""`weft whatif`: the makespan with other machines or faster tasks."""
 
 from __future__ import annotations
 

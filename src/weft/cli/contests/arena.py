@@ -1,4 +1,7 @@
-"""`weft arena`: instances with best known makespans, a checker, and contenders at equal time."""
+"""`weft arena`: instances with best known makespans, a checker, contenders.
+
+Contenders get equal time.
+"""
 
 from __future__ import annotations
 

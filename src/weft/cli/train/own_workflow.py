@@ -1,4 +1,7 @@
-"""`weft train workflow`: a re-planning policy tuned on own workflows, machines and aims."""
+"""`weft train workflow`: a re-planning policy for own workflows and machines.
+
+Own aims can be given, too.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +95,7 @@ def _case(args: argparse.Namespace, seed: int) -> Instance:
 
 
 def _rows(args: argparse.Namespace, tuned: Any, path: str) -> list[dict[str, Any]]:
-    """Return the tuned policy and all others on fresh draws, the best completion first."""
+    """Return the tuned policy and all others on fresh draws, best completion first."""
     import numpy as np
 
     from weft.policies.load import list_policies

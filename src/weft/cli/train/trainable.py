@@ -1,4 +1,4 @@
-"""Subcommands of `weft train`: their options, their progress bar, the loop over seeds."""
+"""Subcommands of `weft train`: options, progress bar, the loop over seeds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ class Trainable(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of one training: its score (lower is better), its cost, and how to write it."""
+    """The result of one training: its score, its cost, and how to write it.
+
+    Lower scores are better.
+    """
 
     score: float
     seconds: float

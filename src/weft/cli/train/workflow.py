@@ -1,4 +1,4 @@
-"""`weft train` for workflow policies: weights by evolution, Q-networks, graph networks."""
+"""`weft train` for workflow policies: evolved weights, Q-networks, graph networks."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _bundled_weights(name: str) -> Any:
 
 
 def _network_model(name: str, about: str, found: Any, **settings: Any) -> Model:
-    """Return a trained network that reads the plans of `portfolio`, as a model to be written."""
+    """Return a trained network that reads the plans of `portfolio`, as a model file."""
     from weft.policies.replanning.trained import replanning_model
 
     return replanning_model(

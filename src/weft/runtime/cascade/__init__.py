@@ -1,4 +1,4 @@
-"""`weft.Cascade`: conditional streams served for real, on the worker processes of `weft.run`.
+"""`weft.Cascade`: conditional streams on the worker processes of `weft.run`.
 
 - `description`: the stages and units of a cascade file
 - `stage`: a stage in a worker process

@@ -1,4 +1,6 @@
-"""`weft.Cascade`: requests in, answers out; a policy decides which unit runs which batch.
+"""`weft.Cascade`: requests in, answers out.
+
+A policy decides which unit runs which batch.
 
 One thread drives a `weft.Session` with the events of local worker processes. All that was accepted
 is answered once or fails with a clear error.
@@ -26,7 +28,7 @@ from weft.policies.load import load_policy
 from weft.runtime.backends.local.backend import LocalBackend
 from weft.runtime.cascade.description import CascadeDescription, load_cascade
 from weft.runtime.cascade.drift import StreamDrift
-from weft.runtime.cascade.feed import CascadeFeed, CascadeState, StageState
+from weft.runtime.cascade.feed import CascadeFeed, CascadeState
 from weft.runtime.cascade.measured import Measurements
 from weft.runtime.cascade.request import DeadlineMissed, Request
 from weft.runtime.cascade.runner import UnitRunner
@@ -55,7 +57,7 @@ class PolicyChange(NamedTuple):
 
 
 class Cascade:
-    """A conditional stream whose tasks are real: stages in batches on worker processes.
+    """A conditional stream of real tasks: stages in batches on worker processes.
 
     Parameters
     ----------
@@ -103,10 +105,10 @@ class Cascade:
             known,
             self._backend,
             self._session,
-            over=self._forget,
+            over=self._drop_job,
             answered=self._answer,
             counts=self.counts,
-            tell=self._feed.tell,
+            publish=self._feed.publish,
         )
         self._order = count()
         self._incoming: deque[Request] = deque()
@@ -179,27 +181,8 @@ class Cascade:
         return self._feed.watch(watcher)
 
     def state(self) -> CascadeState:
-        """Return what units do and what waits, now; callers may be in any thread."""
-        known = self._runner
-        now, units, held = self._backend.clock(), [unit.state() for unit in known.units], 0
-        stages = {task: StageState() for task in known.graph.labels}
-        for unit in known.units:
-            run = unit.current
-            if run is not None:
-                stages[run.task].running += len(run.requests)
-            for work in list(unit.works):
-                for waits in list(work.runs):
-                    stages[waits.task].queued += len(waits.requests)
-        for request in list(self._jobs.values()):
-            for task in known.graph.due(request) if not request.running else ():
-                stages[task].waiting += 1
-            held += 1
-        for (_, task), sizes in list(self.measured.batches.items()):
-            for size, (number, seconds) in list(sizes.items()):
-                stages[task].batches += int(number)
-                stages[task].requests += int(size * number)
-                stages[task].seconds += seconds
-        return CascadeState(now, held, tuple(units), stages)
+        """Return the work of units and the waiting requests; call it in any thread."""
+        return self._runner.state(self._jobs)
 
     @property
     def policy(self) -> str:
@@ -255,7 +238,7 @@ class Cascade:
         self.close(cancel=error is not None)
 
     def _done(self, request: Request, future: Future[Any]) -> None:
-        """Count an ended request; tell the thread of a cancelled one."""
+        """Count an ended request; wake the thread for a cancelled one."""
         if future.cancelled():
             kind = "cancelled"
         else:
@@ -267,7 +250,7 @@ class Cascade:
                 self._cancelled.append(request)
                 if not self._broken:
                     self._backend.wake()
-        self._feed.tell(kind, job=request.job)
+        self._feed.publish(kind, job=request.job)
 
     # -- the thread ---------------------------------------------------------
 
@@ -324,7 +307,7 @@ class Cascade:
             self.replaced = self.proposal = ""
             self._drift = StreamDrift(change.stream or self._drift.stream)
             self._drift.check(self.measured)
-            self._feed.tell("policy", text=f"'{change.policy.name}' decides")
+            self._feed.publish("policy", text=f"'{change.policy.name}' decides")
             change.done.set_result(None)
 
     def _answer(self, request: Request, value: Any) -> None:
@@ -334,7 +317,7 @@ class Cascade:
     def _look_for_drift(self) -> None:
         found = self._drift.check(self.measured)
         if found and not self.proposal:
-            self._feed.tell("drift", text=f"{found}; tune again: weft cascade tune")
+            self._feed.publish("drift", text=f"{found}; tune again: weft cascade tune")
         self.proposal = found
 
     def _accept(self) -> None:
@@ -347,7 +330,7 @@ class Cascade:
             enter = partial(self._session.arrived, deadline=deadline, priority=priority)
             request.job = self._ask(enter)
             self._jobs[request.job] = self._incoming.popleft()
-            self._feed.tell("accepted", job=request.job)
+            self._feed.publish("accepted", job=request.job)
             self.measured.arrival(request.arrived)
             if self._drift.due(self.measured):
                 self._look_for_drift()
@@ -359,17 +342,20 @@ class Cascade:
         while self._cancelled:
             request = self._cancelled.popleft()
             request.over = True
-            self._forget(request)
+            self._drop_job(request)
         now = self._backend.clock()
         while self._deadlines and (self._deadlines[0][0] <= now or self._deadlines[0][2].over):
             deadline, _, request = heapq.heappop(self._deadlines)
             if not request.over:
                 seconds = deadline - request.arrived
                 request.fail(DeadlineMissed(f"the request was not answered within {seconds:g} s"))
-                self._forget(request)
+                self._drop_job(request)
 
-    def _forget(self, request: Request) -> None:
-        """End the job of a request that is over; a unit that has it finishes its batch first."""
+    def _drop_job(self, request: Request) -> None:
+        """End the job of a request that is over.
+
+        A unit that has it finishes its batch first.
+        """
         if request.running == 0 and self._jobs.pop(request.job, None) is not None:
             self._session.cancelled(request.job)
 
@@ -391,7 +377,7 @@ class Cascade:
     def _replace(self, why: str) -> None:
         self.replaced = why
         name = self._session.policy.name
-        self._feed.tell("policy replaced", text=f"'{RULE}' decides, not '{name}': {why}")
+        self._feed.publish("policy replaced", text=f"'{RULE}' decides, not '{name}': {why}")
         warnings.warn(
             f"policy '{name}' is replaced by '{RULE}': {why}", PolicyReplaced, stacklevel=2
         )

@@ -1,4 +1,4 @@
-"""The file of a cascade: which program each task of a stream runs, and on which processes.
+"""The file of a cascade: program and processes of each task of a stream.
 
 Example::
 
@@ -51,7 +51,7 @@ MOST = 2**31
 @description
 @dataclass(frozen=True)
 class UnitProcess:
-    """The process of each unit of a name: threads of its libraries, cores, environment."""
+    """The process of each unit of a name: library threads, cores, environment."""
 
     threads: int = 1
     cores: tuple[int, ...] = ()

@@ -1,4 +1,7 @@
-"""Drift of a cascade: recent times, branches and arrivals beside those its policy was made for."""
+"""Drift of a cascade: recent times, branches and arrivals against expected ones.
+
+Its policy was made for the expected ones.
+"""
 
 from __future__ import annotations
 

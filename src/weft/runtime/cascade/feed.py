@@ -1,4 +1,4 @@
-"""A moment of a cascade, and its changes, for live pages and other programs that follow it.
+"""A moment of a cascade, and its changes, for live pages and other programs.
 
 `Cascade.state()` is what goes on now: every stream of live pages sends it once per second.
 `Cascade.watch(f)` calls `f` with every change after it, a document that JSON can hold::
@@ -40,7 +40,9 @@ Watcher = Callable[[dict[str, Any]], object]
 
 @dataclass(frozen=True)
 class UnitState:
-    """What a unit does: `task` is empty while it is idle; `batch` is 0 while it loads a stage.
+    """The present work of a unit.
+
+    `task` is empty while it is idle; `batch` is 0 while it loads a stage.
 
     Attributes
     ----------
@@ -77,7 +79,9 @@ class StageState:
 
 @dataclass(frozen=True)
 class CascadeState(Snapshot):
-    """A moment of a cascade; `now` in seconds since it began, `requests` are those that are open.
+    """A moment of a cascade.
+
+    `now` is in seconds since it began; `requests` are the open ones.
 
     Examples
     --------
@@ -114,7 +118,7 @@ class CascadeFeed:
     def _drop(self, watcher: Watcher) -> None:
         self._watchers = [other for other in self._watchers if other is not watcher]
 
-    def tell(self, kind: str, /, **facts: Any) -> None:
+    def publish(self, kind: str, /, **facts: Any) -> None:
         """Pass on a change."""
         now = self._clock()
         if "text" in facts:

@@ -24,7 +24,10 @@ def answer_lines(
     *,
     timeout: float | None = None,
 ) -> None:
-    """Answer each line as soon as possible, with its number; a full queue delays reading."""
+    """Answer each line as soon as possible, with its number.
+
+    A full queue delays reading.
+    """
     room = threading.Semaphore(cascade.description.queue)
     shown = threading.Lock()
     futures: list[Future[Any]] = []
@@ -88,7 +91,7 @@ def read_payloads(lines: Iterable[str]) -> list[Any]:
 
 
 def probe(cascade: Cascade, payloads: Sequence[Any], *, rounds: int = ROUNDS) -> None:
-    """Send payloads, more and more of them at once, so that batches of all sizes are measured."""
+    """Send more and more payloads at once, to measure batches of all sizes."""
     largest = int(cascade.description.stream.problem.cluster.batch.sum())
     endless = cycle(payloads)
     open_at_once = 1

@@ -117,7 +117,10 @@ class Measurements:
         return ("poisson" if deviation >= STEADY * mean else "normal"), mean, deviation
 
     def share(self, task: str, labels: list[str], known: list[float]) -> dict[str, float]:
-        """Return the probabilities of branches; one more of each kind, in the known proportion."""
+        """Return the probabilities of branches.
+
+        One branch is added to the counts, in the known proportions.
+        """
         seen = [self.branches[task, label] + p for label, p in zip(labels, known, strict=True)]
         return {label: count / sum(seen) for label, count in zip(labels, seen, strict=True)}
 

@@ -93,7 +93,10 @@ class StageGraph:
         return self.labels[task][0] if self.labels[task] else None
 
     def takes(self, task: str, request: Request) -> Any:
-        """Return the input of a task: the value before it, a tuple of several, or the payload."""
+        """Return the input of a task: values before it or the payload.
+
+        Several values are a tuple.
+        """
         if not self._before[task]:
             return request.payload
         done = request.results
@@ -105,7 +108,7 @@ class StageGraph:
         return found[0] if len(found) == 1 else found
 
     def due(self, request: Request) -> list[str]:
-        """Return the tasks that a request needs next: their inputs are there, they are not."""
+        """Return the tasks that a request needs next: unfinished, with all inputs."""
         done = request.results
         if not done:
             return [task for task, before in self._before.items() if not before]

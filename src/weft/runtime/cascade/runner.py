@@ -1,4 +1,4 @@
-"""The units of a cascade: runs are sent to their processes, and failures are tried again.
+"""The units of a cascade: runs go to their processes, failures are tried again.
 
 The backend reads `preload`, `arguments`, `functions` and `function`: a run is a call of a stage.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from math import inf
 from typing import Any
@@ -18,6 +18,7 @@ from weft.runtime.backends.local.backend import LocalBackend
 from weft.runtime.backends.payload import Payload
 from weft.runtime.backends.protocol import DeviceAdded, DeviceLost, Event, Failed, Finished, Order
 from weft.runtime.cascade.description import CascadeDescription
+from weft.runtime.cascade.feed import CascadeState, StageState
 from weft.runtime.cascade.measured import Measurements
 from weft.runtime.cascade.request import DeadlineMissed, Request, StageFailed, StageGraph
 from weft.runtime.cascade.stage import LoadedStage
@@ -37,7 +38,7 @@ class UnitRunner:
     over : called with a request that is in no assignment any more and has failed or was cancelled
     answered : called with a request whose stages are all done, and its value
     counts : "units lost" is counted there
-    tell : called with the kind and the facts of a change; see `cascade.feed`
+    publish : called with the kind and the facts of a change; see `cascade.feed`
 
     Attributes
     ----------
@@ -54,13 +55,13 @@ class UnitRunner:
         over: Callable[[Request], None],
         answered: Callable[[Request, Any], None],
         counts: Counter[str],
-        tell: Callable[..., None],
+        publish: Callable[..., None],
     ) -> None:
         self.description, self.measured = description, Measurements(description.stream)
         self.graph = StageGraph(description.stream.problem.workflow)
         self.moment = 0.0
         self._backend, self._session = backend, session
-        self._over, self._answered, self._tell = over, answered, tell
+        self._over, self._answered, self._publish = over, answered, publish
         self._counts, self._tasks = counts, list(self.graph.labels)
         self.functions = [
             pickled_function(LoadedStage(description.stages[task])) for task in self._tasks
@@ -85,6 +86,30 @@ class UnitRunner:
         return self._backend.packed(
             (([self.graph.takes(run.task, r) for r in run.requests],), {}), number
         )
+
+    # -- for any thread -----------------------------------------------------
+
+    def state(self, jobs: Mapping[int, Request]) -> CascadeState:
+        """Return the work of units and the waiting requests, of open requests by job."""
+        now, units, held = self._backend.clock(), [unit.state() for unit in self.units], 0
+        stages = {task: StageState() for task in self.graph.labels}
+        for unit in self.units:
+            run = unit.current
+            if run is not None:
+                stages[run.task].running += len(run.requests)
+            for work in list(unit.works):
+                for waits in list(work.runs):
+                    stages[waits.task].queued += len(waits.requests)
+        for request in list(jobs.values()):
+            for task in self.graph.due(request) if not request.running else ():
+                stages[task].waiting += 1
+            held += 1
+        for (_, task), sizes in list(self.measured.batches.items()):
+            for size, (number, seconds) in list(sizes.items()):
+                stages[task].batches += int(number)
+                stages[task].requests += int(size * number)
+                stages[task].seconds += seconds
+        return CascadeState(now, held, tuple(units), stages)
 
     # -- for the thread of the cascade --------------------------------------
 
@@ -153,7 +178,7 @@ class UnitRunner:
         unit.current = run
         if run.requests:
             jobs = [request.job for request in run.requests]
-            self._tell("batch", unit=unit.name, stage=run.task, jobs=jobs)
+            self._publish("batch", unit=unit.name, stage=run.task, jobs=jobs)
         try:
             order = Order(run.number, (run.number,), ((),), (False,))
             self._backend.submit(order, unit.index, 0.0)
@@ -209,7 +234,7 @@ class UnitRunner:
         self._end_run(run)
         if run.requests:
             self.measured.batch(unit.kind, run.task, len(run.requests), seconds)
-            self._tell("batch ended", unit=unit.name, stage=run.task, seconds=seconds)
+            self._publish("batch ended", unit=unit.name, stage=run.task, seconds=seconds)
         for request, (value, given) in zip(run.requests, pairs, strict=True):
             try:
                 outcome = self.graph.outcome(run.task, given)
@@ -221,7 +246,7 @@ class UnitRunner:
         if not run.requests and not unit.loading:
             unit.up = True
             self._session.slowed(unit.name, 1.0)
-            self._tell("unit up", unit=unit.name)
+            self._publish("unit up", unit=unit.name)
         self._advance(unit)
 
     def _failed(self, unit: CascadeUnit, run: Run, text: str) -> None:
@@ -239,7 +264,7 @@ class UnitRunner:
     def _lost(self, unit: CascadeUnit, text: str) -> None:
         """Make the work of a dead unit ready again; fail a request that kills units alone."""
         self._counts["units lost"] += 1
-        self._tell("unit lost", unit=unit.name, text=text)
+        self._publish("unit lost", unit=unit.name, text=text)
         run, works = unit.current, list(unit.works)
         unit.up = False
         unit.works.clear()

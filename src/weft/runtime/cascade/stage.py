@@ -1,4 +1,4 @@
-"""A stage in a worker process: its model is loaded once per unit, then batches run."""
+"""A stage in a worker process: its model is loaded once, then batches run."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class LoadedStage:
             self._model = (function_of(stage.setup)(setting),)
 
     def __call__(self, batch: Sequence[Any]) -> list[tuple[Any, Any]]:
-        """Return value and outcome of each input; of none, if the stage is only to be loaded."""
+        """Return value and outcome of each input; none, if the stage is only loaded."""
         if not batch:
             return []
         return pairs(self._call(*self._model, list(batch)), len(batch))

@@ -73,7 +73,7 @@ class CascadeUnit:
         )
 
     def following(self) -> Run | None:
-        """Return the next run, without requests that are over; None if the first work is done."""
+        """Return the next run, without ended requests; None if the first work is done."""
         if self.loading:
             return self.loading.popleft()
         while self.works and self.works[0].runs:

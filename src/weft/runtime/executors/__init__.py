@@ -1,4 +1,4 @@
-"""Executors on weft's processes: concurrent.futures, joblib and Dask's scheduler function.
+"""Executors on weft's processes: concurrent.futures, joblib, Dask's scheduler.
 
 - `executor`: `weft.Executor`
 - `dask_scheduler`: `weft.get`, for `dask.config.set(scheduler=weft.get)`

@@ -34,7 +34,9 @@ _living: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
 
 
 class Executor(futures.Executor):
-    """An executor whose devices may differ; each call goes where it is predicted to end first.
+    """An executor whose devices may differ.
+
+    Each call goes to the device where it is predicted to end first.
 
     Predictions come from the project's history and from the calls so far, by function and sizes of
     arguments. The processes are those of `weft.run`, and are kept for the next executor or run. A

@@ -1,4 +1,4 @@
-"""Functions that worker processes keep, so that a call need not carry its function.
+"""Functions that worker processes keep, so that calls do not carry them.
 
 A function of an importable module is sent by name, once. Another one is sent by value, and again
 as soon as a name that it uses, or a function that it calls, is bound to another object. A callable
@@ -67,7 +67,10 @@ def apply(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 
 
 def _portable(error: BaseException) -> BaseException:
-    """Return an exception that survives pickling: itself, its type and arguments, or its text."""
+    """Return an exception that survives pickling.
+
+    It is the exception itself, its type with its arguments, or its text.
+    """
     if _survives(error):
         return error
     with contextlib.suppress(Exception):  # its type may take other arguments
@@ -173,7 +176,7 @@ def bindings_of(function: Any) -> tuple[Binding, ...] | None:
 
 
 def _add_bindings(function: FunctionType, found: list[Binding], seen: set[int]) -> bool:
-    """Add the parts of a function that is pickled by value; return whether all are immutable."""
+    """Add the parts of a function pickled by value; return whether all are immutable."""
     if id(function) in seen:
         return True
     seen.add(id(function))

@@ -49,13 +49,16 @@ def register_joblib() -> None:
 
 
 def _kind(batch: Any) -> str:
-    """Return the name of a batch in the history: its first function and its number of calls."""
+    """Return the name of a batch in the history: first function, number of calls."""
     items = getattr(batch, "items", None) or ((batch,),)
     return f"{function_identity(items[0][0])} x {len(items)}"
 
 
 def _result(future: Future[Any]) -> Any:
-    """Return the result of a batch, or raise its exception; pickling is joblib's own error."""
+    """Return the result of a batch, or raise its exception.
+
+    Errors of pickling become joblib's own error.
+    """
     try:
         return future.result()
     except (BrokenExecutor, CancelledError):
@@ -70,13 +73,16 @@ def _result(future: Future[Any]) -> Any:
 
 
 def _limited(device: LocalDevice, limits: dict[str, str], *, pinned: bool) -> LocalDevice:
-    """Return a device with numbers of threads; threads need more than one processor core."""
+    """Return a device with limits of threads.
+
+    Several threads need more than one processor core.
+    """
     environment = {**limits, **device.environment}
     return replace(device, cores=device.cores if pinned else (), environment=environment)
 
 
 def _effective(n_jobs: int) -> int:
-    """Return the number of processes that joblib's `n_jobs` means, e.g. -1 for all cores."""
+    """Return the number of processes for joblib's `n_jobs`, e.g. -1 for all cores."""
     return n_jobs if n_jobs > 0 else max(len(local_devices(None)) + 1 + n_jobs, 1)
 
 

@@ -1,4 +1,7 @@
-"""Batches of joblib as worker processes run them. Workers import this file, so it is small."""
+"""Batches of joblib in worker processes.
+
+Workers import this file, so it is small.
+"""
 
 # ruff: noqa: S301  # initializers of the process that sends the batches
 from __future__ import annotations
@@ -17,13 +20,16 @@ _last = {"initializer": b""}
 
 @dataclass(frozen=True)
 class JoblibBatch:
-    """A batch of joblib, and the pickle of an initializer that its process runs before."""
+    """A batch of joblib, and a pickled initializer that its process runs before."""
 
     function: Callable[[], Any]
     initializer: bytes = b""
 
     def __call__(self) -> Any:
-        """Run the batch; the initializer first, unless it was the last one in this process."""
+        """Run the batch, after its initializer.
+
+        An initializer that ran last in this process does not run again.
+        """
         from joblib.parallel import BACKENDS
 
         BACKENDS.setdefault(NAME, _backend)  # for calls that use joblib themselves

@@ -1,4 +1,4 @@
-"""The device of each call of an executor: the one that is predicted to finish it first."""
+"""The device of each call: the one that is predicted to finish it first."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def rough(key: CostKey) -> Rough:
 
 
 class CallCosts:
-    """Predicted seconds of calls by kind of device: measured here, or else from the history.
+    """Predicted seconds of calls by kind of device.
+
+    They are measured here, or else come from the history.
 
     Parameters
     ----------

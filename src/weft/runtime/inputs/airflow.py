@@ -47,7 +47,7 @@ def seconds_by_task(history: History, dag: str) -> dict[str, float]:
 def priority_weights(
     upstream: Mapping[str, Iterable[str]], seconds: Mapping[str, float]
 ) -> dict[str, int]:
-    """Return the weight of each task: tenths of a second to the end of its last dependent.
+    """Return each task's weight: tenths of a second to its last dependent's end.
 
     A task without seconds counts as the median of the others of the DAG, as 1 s if there are none.
 

@@ -1,4 +1,4 @@
-"""Applications from Dask collections (delayed, bag, array, ...), after Dask's optimisation.
+"""Applications from Dask collections, after Dask's optimisation.
 
 Dask has several forms of graphs. `dask.optimize` and the protocol of collections give the graph in
 any of them; Dask's own conversion makes callable nodes with dependencies. This module reads only
@@ -98,7 +98,9 @@ def from_collections(collections: Sequence[Any]) -> Application:
 
 
 def from_graph(graph: Any, keys: Any) -> Application:
-    """Make an application of a Dask graph; its result is named "result", as tuples like `keys`.
+    """Make an application of a Dask graph.
+
+    Its result is named "result" and has tuples in the shape of `keys`.
 
     Examples
     --------
@@ -177,7 +179,10 @@ def _meant(key: Key, nodes: Mapping[Key, Any], alias: type) -> Key:
 def _inlined(
     nodes: Mapping[Key, Any], needs: Mapping[Key, Sequence[Key]], asked: set[Key], data: type
 ) -> set[Key]:
-    """Return the data nodes with one reader; those of several stay tasks, sent once per worker."""
+    """Return the data nodes with one reader.
+
+    Those with several stay tasks, sent once per worker.
+    """
     readers: dict[Key, int] = {}
     for key in needs:
         for parent in dict.fromkeys(needs[key]):

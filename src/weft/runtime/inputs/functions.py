@@ -1,4 +1,7 @@
-"""Applications from workflows with functions, decorated functions and networkx graphs."""
+"""Applications from workflows with functions, promises and networkx graphs.
+
+Decorated functions make the promises.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +80,10 @@ class Application:
         return [made[kind, id(call)] for kind, call in zip(kinds, self.calls, strict=True)]
 
     def deliver(self, results: Mapping[str, Any]) -> Any:
-        """Store results in their promises; return them in the shape of these, None if missing."""
+        """Store results in their promises; return them in the shape of the promises.
+
+        Missing results are None.
+        """
         if self.shape is None:
             return results
         for promise, _ in promised_in(self.shape):
@@ -87,7 +93,7 @@ class Application:
 
 
 def application_of(what: Any, functions: Functions | None = None) -> Application:
-    """Make an application of a workflow with functions, promises, Dask collections or a graph."""
+    """Make an application of a workflow with functions, promises, Dask or a graph."""
     if isinstance(what, Application):
         return what
     if isinstance(what, Workflow):
@@ -169,7 +175,7 @@ def from_functions(workflow: Workflow, functions: Functions) -> Application:
 def _check_ways(
     task: str, functions: Mapping[str, Any], variants: Sequence[Variant], *, whole: bool
 ) -> None:
-    """Refuse functions of unknown variants; with `whole`, also variants without a function."""
+    """Refuse functions of unknown variants; with `whole`, variants without function."""
     known = [way.name for way in variants]
     for name in functions:
         if name not in known:
@@ -286,7 +292,9 @@ def from_promises(what: Any) -> Application:
 
 
 def in_order(goals: Sequence[T], needs: Callable[[T], Sequence[T]]) -> list[T]:
-    """Return the goals and all that they need, each after its needs, without recursion.
+    """Return the goals and all that they need, each after its needs.
+
+    It does not recurse.
 
     Examples
     --------

@@ -49,7 +49,10 @@ class Finish:
 
 
 def finished_jobs(folder: Path, *, after: float = 0.0) -> list[Finish]:
-    """Return the jobs in a `.snakemake` folder that ended after a time, each once, by end."""
+    """Return the jobs in a `.snakemake` folder that ended after a time, by end.
+
+    Each job is there once.
+    """
     found = set()
     for path in (folder / "metadata").rglob("*"):
         if path.is_file() and path.stat().st_mtime > after:
@@ -70,7 +73,7 @@ def learn(folder: Path, history: History) -> int:
 
 
 def _learned_until(mark: Path) -> float:
-    """Return the end of the newest job in the history; 0 if there is none or it is damaged."""
+    """Return the end of the newest job in the history; 0 if none can be read."""
     try:
         return float(mark.read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -172,7 +175,7 @@ def problem_of(
     wants: Callable[[Job], Mapping[str, Any]],
     limits: Mapping[str, Any],
 ) -> Problem:
-    """Return jobs on this machine, with their needs of the resources that have a limit.
+    """Return jobs on this machine, with their needs of resources that have a limit.
 
     Threads are cores and mem_mb is memory; all others keep their names.
 
@@ -200,7 +203,10 @@ def problem_of(
 
 
 def _capacities(resources: Mapping[str, Any]) -> dict[str, float]:
-    """Return amounts by weft's names of capacities; texts and numbers of nodes are left out."""
+    """Return amounts by weft's names of capacities.
+
+    Texts and numbers of nodes are left out.
+    """
     found = {}
     for name, amount in resources.items():
         if isinstance(amount, int | float) and 0 <= amount < MOST and name not in UNCOUNTED:

@@ -26,7 +26,7 @@ DEFAULT_PLANNER = "heft"
 
 @dataclass(frozen=True)
 class VariantLimits:
-    """Limits of the choice: least mean accuracy, most money, seconds and seed of the planner."""
+    """Limits of the choice: mean accuracy, money, seconds and seed of the planner."""
 
     min_accuracy: float | None = None
     budget: float | None = None
@@ -36,7 +36,7 @@ class VariantLimits:
 
 @dataclass(frozen=True)
 class ChosenVariants:
-    """An application with one way for each task, who decides about it, and the variants."""
+    """An application with one way per task, its decider, and the variants."""
 
     application: Application
     decider: Any
@@ -46,7 +46,7 @@ class ChosenVariants:
 def choose_variants(
     app: Application, decider: Any, cluster: Cluster, history: History | None, limits: VariantLimits
 ) -> ChosenVariants:
-    """Choose a variant of each task that has some: those of a given plan, or by a planner."""
+    """Choose a variant of each task that has some, from a given plan or by a planner."""
     if isinstance(decider, Plan):
         _refuse_limits(limits, f"the plan of '{decider.planner}' has its variants")
         variants = decider.variants if app.workflow.variants else {}
@@ -85,7 +85,7 @@ def variant_key(key: CostKey, variant: str) -> CostKey:
 
 
 def measured_problem(app: Application, cluster: Cluster, history: History | None) -> Problem:
-    """Return the problem with variants; those measured before have their measured seconds."""
+    """Return the problem with variants, with measured seconds where there are some."""
     problem = estimated_problem(app.workflow, cluster, history, keys=app.keys, devices=app.devices)
     rows = [] if history is None else usual_rows(history.tasks)
     if not rows:
@@ -105,7 +105,7 @@ def measured_problem(app: Application, cluster: Cluster, history: History | None
 def _measured(
     problem: Problem, task: int, way: Variant, model: CostModel, kind: str, point: Any
 ) -> Variant:
-    """Return a variant with the seconds that were measured; other devices are scaled alike."""
+    """Return a variant with its measured seconds; other devices are scaled alike."""
     c = problem.cluster
     declared = dict(zip(c.names, way.on(problem, task).tolist(), strict=True))
     seen = {
@@ -126,7 +126,7 @@ def _measured(
 def resolved_application(
     app: Application, chosen: Mapping[str, Variant], cluster: Cluster
 ) -> Application:
-    """Return the application with one way for each task: its function, needs and estimates."""
+    """Return the application with one way per task: function, needs and estimates."""
     w = app.workflow
     names = {name: t for t, name in enumerate(w.task_names)}
     tasks = variants_by_task(w)
@@ -153,7 +153,7 @@ def resolved_application(
 
 
 def _resolved_workflow(w: Workflow, chosen: Mapping[str, Variant], cluster: Cluster) -> Workflow:
-    """Return the workflow with the needs of the variants, and their seconds on each device."""
+    """Return the workflow with the variants' needs, and their seconds on each device."""
     sized = w if w.durations or w.work.any() else replace(w, work=np.ones(w.n), choices=w.choices)
     found = resolve(Problem.bind(sized, cluster), chosen).workflow
     columns = dict(found.durations)

@@ -82,11 +82,11 @@ class Shares:
 
 
 class FairShareDecider(Observer):
-    """Decides by job priority, then by least usage per share; the policy decides within a job.
+    """Decider by job priority, then by least usage per share.
 
-    The policy sees the ready tasks of one job only. Devices get few groups ahead of time, so that
-    later jobs do not wait behind all earlier ones; a job whose budget is used up does not block
-    others.
+    The policy decides within a job: it sees the ready tasks of one job only. Devices get few groups
+    ahead of time, so that later jobs do not wait behind all earlier ones; a job whose budget is
+    used up does not block others.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class FairShareDecider(Observer):
         """Do nothing: the next decision restarts the policy if devices or jobs changed."""
 
     def join(self, job: int, application: str, number: int, instances: Iterable[int]) -> None:
-        """Set application and submission of a job: a new one, or in the place of an ended one."""
+        """Set application and submission of a job, new or in the place of an ended one."""
         self.applications[job : job + 1] = [application]
         self.numbers[job : job + 1] = [number]
         for i in instances:
@@ -186,7 +186,7 @@ class FairShareDecider(Observer):
     def _with_room(
         self, life: LiveLifecycle, urgency: list[float] | None = None, least: float = -inf
     ) -> tuple[list[int], list[int]]:
-        """Return the devices that hold fewer groups than `ahead`, and all that may hold more.
+        """Return the devices with fewer groups than `ahead`, and all that may have more.
 
         With the `urgency` of jobs, groups below the least one do not count: what is urgent never
         waits for room while others get it.

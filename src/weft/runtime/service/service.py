@@ -97,7 +97,7 @@ class Service:
         return self
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        """Run waiting submissions, then end; after an exception cancel all of them instead."""
+        """Run waiting submissions, then end; after an exception cancel them instead."""
         if error is not None:
             self._config.ending.set()
         self.queue.close()

@@ -67,7 +67,10 @@ def read_session(path: Path) -> tuple[Cluster, list[Problem], dict[str, Any]]:
 
 
 def _digest(record: dict[str, Any]) -> str:
-    """Return the digest by which damage is noticed; compiled code trusts the state of a session."""
+    """Return the digest that shows damage.
+
+    Compiled code trusts the state of a session.
+    """
     return sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The jobs of a session, the workflows they run, and the branches that their tasks took."""
+"""The jobs of a session, their workflows, and the branches that tasks took."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ class Assignment:
 
 
 class SessionJobs:
-    """Jobs by slot: the first ones have arrived, the others are room. Callers name them by number.
+    """Jobs by slot: the first ones have arrived, the others are room.
+
+    Callers name jobs by number.
 
     Attributes
     ----------
@@ -89,7 +91,7 @@ class SessionJobs:
         return self._slots[number]
 
     def kept(self, slots: list[int], job: dict[str, float] | None, room: int) -> SessionJobs:
-        """Return some of the jobs, with a slot for one more job and room for others like it."""
+        """Return some of the jobs, with a slot for one more and room for others like it."""
         more = [] if job is None else [job]
         spare = SPARE if job is None else {**SPARE, "template": job["template"]}
         added = _columns([*more, *[spare] * room])
@@ -158,7 +160,7 @@ def _shape(workflow: Workflow) -> tuple[object, ...]:
 def read_outcomes(
     life: Lifecycle, members: Sequence[int], jobs: Sequence[int], outcome: Outcome
 ) -> dict[int, int]:
-    """Return the branch of each choice of the members of a group; `jobs` are their jobs."""
+    """Return the branch of each choice of a group's members; `jobs` are their jobs."""
     given: list[Any]
     if isinstance(outcome, Mapping):
         given = [outcome.get(job) for job in jobs]

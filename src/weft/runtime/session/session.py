@@ -1,4 +1,7 @@
-"""`weft.Session`: decisions of a policy in any program, without a simulator or future jobs."""
+"""`weft.Session`: decisions of a policy in any program, without a simulator.
+
+Future jobs need not be known.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Answers without a run: plan, simulate, explain, what if. A new one is a row of `ANSWERS`."""
+"""Answers without a run: plan, simulate, explain, what if.
+
+A new one is a row of `ANSWERS`.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ class Question:
         self._devices = devices
 
     def problem(self) -> Problem:
-        """Return the problem: a problem in weft JSON, or a workflow with or without a cluster."""
+        """Return the problem of weft JSON, or of a workflow with or without a cluster."""
         r = self.record
         if "problem" in r:
             found = self.part("problem", Problem)

@@ -1,4 +1,7 @@
-"""A cascade over HTTP: a request per POST, JSON or raw bytes; the answer is the response."""
+"""A cascade over HTTP: a POST per request, JSON or raw bytes.
+
+The answer is the response.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,10 @@ JSON, BYTES = "application/json", "application/octet-stream"
 
 
 class CascadeApp(Routed):
-    """POST /v1/requests?timeout=S&priority=P; POST /v1/policy; GET /v1/status; GET /v1/live; /."""
+    """The routes of a cascade.
+
+    POST /v1/requests?timeout=S&priority=P; POST /v1/policy; GET /v1/status; GET /v1/live; /.
+    """
 
     def __init__(
         self, cascade: Cascade, *, max_body: int = 4 << 20, page: PageSource | None = None

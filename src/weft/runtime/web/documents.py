@@ -1,4 +1,4 @@
-"""Submitted documents as applications: a workflow, and what each of its tasks calls.
+"""Submitted documents as applications: a workflow, and the call of each task.
 
 A document is WfFormat with commands, or ``{"workflow": ..., "tasks": {task or kind: ...}}`` with a
 workflow in weft JSON or WfFormat. A task is ``{"function": name, "args": [...], "kwargs": {...}}``
@@ -157,7 +157,10 @@ class Documents:
 
 
 def read_workflow(record: Record) -> Workflow:
-    """Return the workflow of a record in weft JSON (with or without format) or WfFormat."""
+    """Return the workflow of a record in weft JSON or WfFormat.
+
+    Weft JSON may lack its key format.
+    """
     if is_wfformat(record):
         return read_wfformat(record, name="workflow")
     found = decode(Record({"format": "weft-workflow-1", **record.content}, record.where))
@@ -170,7 +173,10 @@ def read_workflow(record: Record) -> Workflow:
 def with_results(
     app: Application, results: Mapping[str, tuple[Any, Sequence[str | int]]]
 ) -> Application:
-    """Return an application that does not run finished tasks again: name -> (value, branches)."""
+    """Return an application that does not run finished tasks again.
+
+    `results` are name -> (value, branches).
+    """
     calls = [
         Call(kept, (), {"value": results[name][0], "branches": list(results[name][1])})
         if name in results

@@ -206,7 +206,7 @@ def stream(parts: AsyncIterator[str]) -> Response:
 
 
 class StatusStreams:
-    """Streams of a status, once per second; the first one has the waiting tasks so far.
+    """Streams of a status, once per second; the first has the waiting tasks so far.
 
     Parameters
     ----------
@@ -239,7 +239,10 @@ class StatusStreams:
 
 
 def status_event(content: dict[str, Any]) -> str:
-    """Return a status as an event without a number: a stream that resumes needs only the newest."""
+    """Return a status as an event without a number.
+
+    A stream that resumes needs only the newest.
+    """
     return f"event: status\ndata: {json.dumps(plain(content))}\n\n"
 
 
@@ -259,7 +262,10 @@ def _answer_refusal(error: Refused) -> Response:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """Return the line and the status of an error; asynchronous, so that it costs no thread."""
+    """Return the line and the status of an error.
+
+    It is asynchronous, so that it costs no thread.
+    """
     if isinstance(error, Refused):
         return _answer_refusal(error)
     if isinstance(error, HTTPException):

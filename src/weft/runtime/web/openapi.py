@@ -8,7 +8,7 @@ from weft import __version__
 
 
 class Route(NamedTuple):
-    """A route: method, path, name of its handler, summary, status and kind of its answer."""
+    """A route: method, path, handler's name, summary, status and kind of answer."""
 
     method: str
     path: str

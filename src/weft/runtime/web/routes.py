@@ -127,7 +127,10 @@ class Handlers:
         return stream(self._events(number, int(after), shown))
 
     async def _events(self, number: int, after: int, shown: str | None) -> AsyncIterator[str]:
-        """Yield events; with `shown`, the id of a run, its status in between, without numbers."""
+        """Yield events.
+
+        With `shown`, the id of a run, yield its status in between, without numbers.
+        """
         runs, ended, first = self.runs, False, True
         seconds = HEARTBEAT if shown is None else TICK
         news = runs.listen(number)

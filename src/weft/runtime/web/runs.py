@@ -1,4 +1,4 @@
-"""The runs of a server: from submission over the queue and the devices to the end, on disk."""
+"""The runs of a server on disk: from submission over queue and devices to the end."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class RunTable:
         written = self._loop.create_future()
         for k, (run, (body, _)) in enumerate(zip(runs, given, strict=True)):
             last = k == len(runs) - 1
-            self.store.add(run.number, run.facts, body, self._tell(written, last=last))
+            self.store.add(run.number, run.facts, body, self._write_callback(written, last=last))
         try:
             await written
         except Exception as error:  # noqa: BLE001  # of any kind: the client gets it
@@ -161,7 +161,7 @@ class RunTable:
             self.active[facts["id"]] = runs[-1]
         return runs
 
-    def _tell(self, written: asyncio.Future[None], *, last: bool) -> Any:
+    def _write_callback(self, written: asyncio.Future[None], *, last: bool) -> Any:
         """Return the callback of a write that resolves a future of the event loop."""
 
         def done(error: Exception | None) -> None:
@@ -218,7 +218,10 @@ class RunTable:
         self._write(run, now, event.kind, content)
 
     def _look(self, run: ActiveRun) -> None:
-        """Sample what waits, of all runs and of those with news; most short runs cost nothing."""
+        """Sample the waiting tasks of all runs, and of runs with news.
+
+        Most short runs cost nothing.
+        """
         session = self.service.session
         if session is None or session.driver is None:
             return
@@ -259,7 +262,10 @@ class RunTable:
         self.store.event(run.number, run.seq, now, kind, content)
 
     def _committed(self, runs: set[int]) -> None:
-        """Wake submissions and streams of these runs, once per group; in the writing thread."""
+        """Wake submissions and streams of these runs, once per group.
+
+        It is called in the writing thread.
+        """
         written, self._written = self._written, []
         news = runs & self._listeners.keys() if self._listeners else None
         if (written or news) and self._loop is not None and not self._loop.is_closed():
@@ -295,7 +301,10 @@ class RunTable:
         return documents.read(body)[0][1] if body else None
 
     def cancel(self, run_id: str) -> str | None:
-        """Cancel a run: "cancelled" if it waits, "cancelling" if it runs, None if it has ended."""
+        """Cancel a run; return its new state.
+
+        "cancelled" if it waits, "cancelling" if it runs, None if it has ended.
+        """
         active = self.active.get(run_id)
         if active is None or active.future is None:
             return None

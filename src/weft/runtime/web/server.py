@@ -1,4 +1,4 @@
-"""A server from its configuration: devices, service, runs on disk, and uvicorn in front."""
+"""A server from its configuration: devices, service, runs on disk, uvicorn."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ServerConfig:
 
 @contextlib.contextmanager
 def opened(config: ServerConfig) -> Iterator[tuple[ServerState, str | None, int]]:
-    """Open a server's parts; yield them, the text of a new token, and the runs that go on.
+    """Open a server's parts; yield them, a new token's text, and the runs that go on.
 
     The parts close when no run is left. `serve` does not wait for that.
     """
@@ -133,7 +133,9 @@ def make_app(state: ServerState) -> AccessControl:
 
 
 def serve(config: ServerConfig, started: Callable[[str, str | None, int], None]) -> None:
-    """Serve until the process is ended; runs that have not ended go on at the next start.
+    """Serve until the process ends.
+
+    Runs that have not ended go on at the next start.
 
     `started` receives the address, the text of a new token and the number of runs that go on.
     """
@@ -190,5 +192,8 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def _warm_up(state: ServerState) -> None:
-    """Compile the kernels of the usual planner; until then, questions are answered in threads."""
+    """Compile the kernels of the usual planner.
+
+    Until then, questions are answered in threads.
+    """
     state.warm = whatif(Problem.from_arrays([[1.0]]), "faster task=2").after.bound > 0

@@ -1,4 +1,7 @@
-"""Runs as OpenTelemetry spans: OTLP in its JSON encoding, a span per run and per task."""
+"""Runs as OpenTelemetry spans in OTLP's JSON encoding.
+
+There is a span per run and per task.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from weft import __version__
 
 
 def run_spans(run: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the spans of a run as an OTLP export request; ids follow from the run's id."""
+    """Return the spans of a run as an OTLP export request.
+
+    Ids follow from the run's id.
+    """
     trace, root = _digest(run["id"], 32), _digest(f"{run['id']} run", 16)
     end = run["ended"] or max([run["submitted"], *(e["time"] for e in events)])
     spans = [

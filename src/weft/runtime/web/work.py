@@ -17,7 +17,7 @@ MAX_RESULT = 1 << 20
 
 
 class JsonFunction:
-    """A registered function whose result must be JSON: it is stored and sent to clients.
+    """A registered function whose result is stored and sent to clients as JSON.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The events of one run, numbered for streams that resume, and its status at any moment."""
+"""The events of one run, numbered for streams that resume, and its status."""
 
 from __future__ import annotations
 

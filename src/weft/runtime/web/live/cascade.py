@@ -1,4 +1,4 @@
-"""The status of a cascade for its live page: stages, units, completion times, policy."""
+"""The status of a cascade for its live page: stages, units, times, policy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ KEPT = 2000
 
 
 class Completion(NamedTuple):
-    """The end of a request: its seconds (NaN: no answer), and whether it kept its deadline."""
+    """The end of a request: its seconds, and whether it kept its deadline.
+
+    NaN seconds: it got no answer.
+    """
 
     seconds: float
     limited: bool
@@ -87,7 +90,7 @@ def waiting_by_stage(cascade: Cascade) -> dict[str, int]:
 
 
 def completion_times(ended: Sequence[Completion]) -> dict[str, float | int | None]:
-    """Return mean, 95th and 99th percentile, and the share of deadlines that were kept.
+    """Return mean, 95th and 99th percentile, and the share of kept deadlines.
 
     Examples
     --------

@@ -146,7 +146,7 @@ class RunForecasts:
 
 
 def _name(plan: Plan) -> str:
-    """Return the name under which the history keeps scores of a workflow that is served."""
+    """Return the name of a served workflow's scores in the history."""
     return f"served {plan.problem.name}"
 
 

@@ -1,4 +1,7 @@
-"""The live page of one run: a small server on loopback, in threads of the run's own process."""
+"""The server of one run's live page, on loopback.
+
+It has threads in the run's own process.
+"""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def _work_left(session: ServiceSession) -> dict[str, float]:
 
 
 def job_of(runs: RunTable, run: ActiveRun) -> tuple[LiveLifecycle, int] | None:
-    """Return where a run runs: the life cycle of its session and its job; None: it does not."""
+    """Return the life cycle of a run's session, and its job; None unless it runs."""
     session, future = runs.service.session, run.future
     if session is None or session.driver is None or future is None:
         return None
@@ -79,7 +79,7 @@ def job_of(runs: RunTable, run: ActiveRun) -> tuple[LiveLifecycle, int] | None:
 
 
 def crowding(service: Service, run: ActiveRun) -> float:
-    """Return how many times as long a run takes as alone, by the work of the runs beside it.
+    """Return the factor by which the runs beside a run prolong it.
 
     With as many tasks ready as devices, no run waits. With more, a run gets what its application's
     share leaves it: of the devices, divided by the runs of the application.

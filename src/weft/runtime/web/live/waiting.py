@@ -29,7 +29,7 @@ def _call_later(seconds: float, function: Callable[[], None]) -> None:
 
 
 class WaitingHistory:
-    """Counts of waiting tasks by reason, sampled while a run goes on; safe for threads.
+    """Counts of waiting tasks by reason, sampled during a run; safe for threads.
 
     For a look within the gap after a sample, the sample is taken at the end of the gap: after the
     last event of a burst nothing may happen for long, and the state after it is the one that lasts.
@@ -65,7 +65,7 @@ class WaitingHistory:
         self._lock = threading.Lock()
 
     def look(self, now: float, count: Callable[[], Mapping[str, int]]) -> None:
-        """Take a sample, at the end of the gap if the last one is recent; a costly one rarely."""
+        """Take a sample, at the end of the gap if the last is recent; a costly one rarely."""
         if now < self._next:
             with self._lock:
                 if self._due:
