@@ -476,7 +476,8 @@ def test_an_actor_whose_only_node_died_is_not_waited_for():
 
     nodes = [{"Alive": True, "Resources": {"a": 1.0}}, {"Alive": False, "Resources": {"b": 1.0}}]
     session = ray_session.RaySession.__new__(ray_session.RaySession)
-    session.ray, session._had_room = SimpleNamespace(nodes=lambda: nodes), True
+    session.ray = SimpleNamespace(nodes=lambda: nodes)
+    session._had_room, session.own = True, False
     assert session.has({"a": 1.0})
     assert not session.has({"b": 1.0})
     backend = SimpleNamespace(
