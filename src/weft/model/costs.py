@@ -128,13 +128,13 @@ def _why_none(workflow: Workflow, cluster: Cluster, task: int) -> str:
 
 
 def amounts_of(cluster: Cluster) -> FloatArray:
-    """(nodes, capacities) amount of each capacity."""
+    """Return (nodes, capacities) the amount of each capacity."""
     columns = list(cluster.capacity.values())
     return np.array(columns).reshape(len(columns), len(cluster.node_names)).T
 
 
 def needs_of(workflow: Workflow, cluster: Cluster) -> FloatArray:
-    """(n, capacities) need of each task."""
+    """Return (n, capacities) the need of each task."""
     own = {"cores": workflow.cores.astype(float), "memory": workflow.memory} | dict(workflow.needs)
     columns = [own.get(name, np.zeros(workflow.n)) for name in cluster.capacity]
     return np.ascontiguousarray(np.array(columns).reshape(len(columns), workflow.n).T)
@@ -143,7 +143,10 @@ def needs_of(workflow: Workflow, cluster: Cluster) -> FloatArray:
 def _forbid_excess(
     workflow: Workflow, cluster: Cluster, row: IntArray, pace: FloatArray
 ) -> tuple[IntArray, FloatArray]:
-    """Split rows so that needs beyond a node's capacity become infinite paces; refuse misfits."""
+    """Split rows so that needs beyond a node's capacity become infinite paces.
+
+    Needs that no node has and tasks that then fit no device are refused.
+    """
     for name in workflow.needs:
         if name not in cluster.capacity:
             raise InvalidInput(
@@ -174,7 +177,7 @@ def _forbid_excess(
 
 
 def refuse_times(problem: Problem) -> None:
-    """Refuse durations, transfers and sums of them that are too short or long to compute with."""
+    """Refuse durations, transfers and sums too short or too long to compute with."""
     with np.errstate(all="ignore"):
         total = _total_duration(problem) + _total_transfer(problem)
     if not np.isfinite(total):
@@ -195,7 +198,10 @@ def _total_duration(problem: Problem) -> float:
 
 
 def _quick_total(work: FloatArray, pace: FloatArray) -> float | None:
-    """Return a bound on all seconds if the extremes alone show that no duration is out of range."""
+    """Return a bound on all seconds, or None.
+
+    There is a bound if the extremes alone show that no duration is out of range.
+    """
     low, high = float(pace.min(initial=1.0)), float(pace.max(initial=1.0))
     least = float(work.min(initial=np.inf, where=work > 0.0))
     total = float(work.sum()) * high * pace.shape[1]
@@ -220,7 +226,10 @@ def _refuse_duration(problem: Problem, bad: NDArray[np.bool_]) -> None:
 
 
 def _total_transfer(problem: Problem) -> float:
-    """Return the seconds of all edges over the slowest link; refuse transfers out of range."""
+    """Return the seconds of all edges over the slowest link.
+
+    Transfers out of range are refused.
+    """
     near, far, quick, slow = problem.cluster.extreme_links
     data = problem.workflow.data
     most = float(data.max(initial=0.0))
@@ -259,3 +268,21 @@ def _refuse_total(problem: Problem) -> None:
         f"'{problem.workflow.task_name(t)}' takes up to {longest[t]:g}, an edge has up to "
         f"{most:g} bytes"
     )
+
+
+def distinct_pairs(
+    row: IntArray, other: IntArray, count: int
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the distinct pairs of row and other number, and the pair of each task.
+
+    Costs that depend on both have one row per pair: a matrix of all tasks and devices would take
+    more memory than the rest of a run. The other numbers are below `count`.
+
+    Examples
+    --------
+    >>> rows, others, pair = distinct_pairs(np.array([0, 1, 0, 0]), np.array([1, 0, 1, 0]), 2)
+    >>> rows.tolist(), others.tolist(), pair.tolist()
+    ([0, 0, 1], [0, 1, 0], [1, 2, 1, 0])
+    """
+    pairs, pair = np.unique(row * count + other, return_inverse=True)
+    return pairs // count, pairs % count, pair.reshape(-1).astype(np.int64)

@@ -17,14 +17,10 @@ from weft.policies import Policy
 from weft.policies.load import load_policy
 from weft.runtime.backends.protocol import Backend
 from weft.runtime.costs.drift import DriftDetector
-from weft.runtime.costs.estimates import (
-    Recorder,
-    estimated_problem,
-    has_estimates,
-    measured_network,
-)
+from weft.runtime.costs.estimates import estimated_problem, has_estimates, measured_network
 from weft.runtime.costs.history import History, HistoryUnusable
 from weft.runtime.costs.keys import CostKey
+from weft.runtime.costs.recorder import Recorder
 from weft.runtime.deciders.plan import PlanDecider, ReplayDecider
 from weft.runtime.deciders.policy import Decider, adaptive, batch_keys
 from weft.runtime.deciders.shadow import ShadowedDecider, ShadowReport
@@ -78,7 +74,7 @@ class RunTrace(Trace):
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """Settings of a run besides its tasks, its devices and its decider; see `weft.run`."""
+    """Settings of a run besides tasks, devices and decider; see `weft.run`."""
 
     options: RunOptions
     run_id: str | None = None
@@ -271,7 +267,7 @@ def _say(promise: str, *, shown: bool) -> None:
 def _forecaster(
     decider: PlanDecider, problem: Problem, history: History | None, keys: Sequence[CostKey]
 ) -> Forecaster | None:
-    """Return the forecaster of a run; None where none of its tasks was measured before."""
+    """Return the forecaster of a run; None if none of its tasks was measured before."""
     if history is None or problem.workflow.conditional or problem.contended:
         return None  # a forecast does not model branches and waits for capacities
     kinds = problem.workflow.kinds

@@ -55,6 +55,13 @@ class Room:
             for c, need in enumerate(self._needs(instance).tolist()):
                 left[c] += sign * need
 
+    def needs(self, members: Sequence[int]) -> FloatArray:
+        """Return the amounts of each capacity that a group takes."""
+        total = np.zeros(len(self._whole[0]) if self._whole else 0)
+        for i in members:
+            total = total + self._needs(i)
+        return total
+
     def node(self, device: int) -> int:
         """Return the number of a device's node."""
         return self._node[device]

@@ -17,15 +17,11 @@ from weft.planners import PLANNERS
 from weft.planners.replays import replayed
 from weft.runtime import History
 from weft.runtime.backends.protocol import Finished
-from weft.runtime.costs.drift import filled
-from weft.runtime.costs.estimates import (
-    Recorder,
-    estimated_problem,
-    measured_network,
-    with_measured_links,
-)
+from weft.runtime.costs.estimates import estimated_problem, measured_network, with_measured_links
 from weft.runtime.costs.history import KEPT, VERSION
+from weft.runtime.costs.imputation import impute_kinds
 from weft.runtime.costs.measurements import Measurement
+from weft.runtime.costs.recorder import Recorder
 from weft.runtime.costs.summaries import drift_of, fit_link
 from weft.runtime.deciders.plan import PlanDecider
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
@@ -250,7 +246,7 @@ LINKED = [
 @given(st.lists(st.one_of(st.just(np.nan), st.floats(-5, 5)), min_size=6, max_size=6))
 def test_gaps_are_filled_and_nothing_else_changes(values):
     given_ = np.array(values).reshape(2, 3)
-    full = filled(given_)
+    full = impute_kinds(given_)
     assert np.isfinite(full).all()
     known = ~np.isnan(given_)
     np.testing.assert_array_equal(full[known], given_[known])

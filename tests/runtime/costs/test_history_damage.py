@@ -12,9 +12,10 @@ import pytest
 import weft
 from weft.model import Workflow
 from weft.runtime import History
-from weft.runtime.costs.estimates import estimated_problem, keep_measurements
+from weft.runtime.costs.estimates import estimated_problem
 from weft.runtime.costs.history import HistoryUnusable, history_for_run
 from weft.runtime.costs.measurements import Measurement
+from weft.runtime.costs.recorder import keep_measurements
 
 CLUSTER = weft.Cluster(speed=[1.0], kinds=("cpu",))
 WORKFLOW = Workflow(work=[1.0], src=[], dst=[], data=[], kinds=("gemm",))

@@ -14,11 +14,12 @@ import pytest
 import weft
 from weft.cli.main import main
 from weft.runtime import History
-from weft.runtime.costs.estimates import Recorder, estimated_problem
+from weft.runtime.costs.estimates import estimated_problem
 from weft.runtime.costs.history import KEPT_SIZES
 from weft.runtime.costs.keys import argument_sizes, function_identity
 from weft.runtime.costs.measurements import Measurement
 from weft.runtime.costs.project import default_path, project_folder
+from weft.runtime.costs.recorder import Recorder
 from weft.runtime.inputs.functions import application_of
 
 CLUSTER = weft.Cluster(speed=[1.0, 1.0], kinds=("cpu", "cpu"))

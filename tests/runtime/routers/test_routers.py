@@ -5,7 +5,7 @@ import importlib.util
 
 import pytest
 
-from weft.runtime.costs.online_times import HALF_LIFE, LEAST, OnlineTimes
+from weft.runtime.routers.online_times import HALF_LIFE, LEAST, OnlineTimes
 
 
 def taught(speeds):

@@ -5,15 +5,15 @@
 - `drift`: correction of estimates during a run
 - `estimates`: problems with estimated durations
 - `forecast`: when a run will end
-- `gaps`: durations that were not measured, from those that were
 - `history`: the file of measurements
 - `history_files`: measurements as CSV and JSON, and from traces of other engines
+- `imputation`: durations that were not measured, from those that were
 - `keys`: functions and sizes of arguments, by which measurements go
 - `learned_machines`: cold starts and batch curves learned from runs
 - `measurements`: the rows of the history
-- `online_times`: when servers answer, from their answers
 - `profiler`: devices of this machine and micro-benchmarks
 - `project`: the place of a project's history
+- `recorder`: the measurements of a run, and their way into the history
 - `summaries`: quartiles, drift and links
 """
 
@@ -23,14 +23,14 @@ __all__ = [
     "drift",
     "estimates",
     "forecast",
-    "gaps",
     "history",
     "history_files",
+    "imputation",
     "keys",
     "learned_machines",
     "measurements",
-    "online_times",
     "profiler",
     "project",
+    "recorder",
     "summaries",
 ]

@@ -22,7 +22,7 @@ MOST_TASKS = 100_000
 
 @dataclass(frozen=True)
 class BatchProfile:
-    """Seconds of a function by batch size: medians, and the line alpha + beta x b through them.
+    """Seconds of a function by batch size: medians, and a line alpha + beta x b.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class BatchProfile:
         return tuple(s / self.seconds[0] for s in self.seconds)
 
     def curve(self, largest: int | None = None) -> float | list[float]:
-        """Return the batch curve: one number if a line fits, else a table of 1 to `largest`."""
+        """Return the batch curve: a number if a line fits, else a table of 1 to `largest`."""
         if self.error <= GOOD_FIT:
             return round(self.beta / (self.alpha + self.beta), 4)
         every = np.arange(1, (largest or self.sizes[-1]) + 1)
@@ -72,7 +72,7 @@ def profile_batches(
     name: str = "task",
     clock: Callable[[], float] = time.perf_counter,
 ) -> BatchProfile:
-    """Run a function on lists of 1, 2, ... equal items; the first call is measured apart.
+    """Run a function on lists of 1, 2, ... equal items; measure the first call apart.
 
     Sizes take turns, so that a machine that slows down does not bend the curve.
 

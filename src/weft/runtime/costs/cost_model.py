@@ -1,4 +1,4 @@
-"""Predicted seconds of tasks, from measurements: by size, or by a model through other sizes."""
+"""Predicted seconds of tasks: measured for a size, or by a model of other sizes."""
 
 from __future__ import annotations
 

@@ -12,12 +12,11 @@ import numpy as np
 
 from weft.model import Problem, Workload
 from weft.model.columns import FloatArray, frozen
+from weft.model.costs import distinct_pairs
+from weft.runtime.costs.imputation import impute_kinds
 
 NOISE = 2e-4
 """Smallest difference in seconds between measured and predicted that counts."""
-
-FILL_ROUNDS = 50
-"""Rounds in which the parts of kinds and of devices are separated; few measurements need more."""
 
 LARGEST = 20_000_000
 """Largest duration matrix that is corrected, in entries."""
@@ -59,7 +58,7 @@ class DriftDetector:
         self._small = all(p.n * p.p <= LARGEST for p in workload.problems)
 
     def finished(self, instance: int, device: int, seconds: float, expected: float) -> bool:
-        """Add a measurement; return whether `expected` has become wrong for its kind and device."""
+        """Add a measurement; return whether `expected` is wrong for its kind and device."""
         job = bisect_right(self._first, instance) - 1
         template, task = self._template[job], instance - self._first[job]
         estimated = self._estimated(template, task, device)
@@ -90,12 +89,17 @@ class DriftDetector:
         return float(work[task]) * slowness if slowness < inf else inf
 
     def corrected(self) -> Workload:
-        """Return the workload with corrected estimates; unmeasured pairs follow the others."""
+        """Return the workload with corrected estimates.
+
+        Pairs of kind and device that were not measured follow the others.
+        """
         ratio = np.full((len(self.workload.kinds), self.workload.cluster.p), np.nan)
         for (kind, device), logs in self._recent.items():
             ratio[kind, device] = float(np.median(logs))
-        factor = np.exp(filled(ratio))
-        problems = [_times(p, factor, self._kinds[t]) for t, p in enumerate(self.workload.problems)]
+        factor = np.exp(impute_kinds(ratio))
+        problems = [
+            _scaled(p, factor, self._kinds[t]) for t, p in enumerate(self.workload.problems)
+        ]
         return replace(self.workload, problems=tuple(problems))
 
 
@@ -105,47 +109,13 @@ def _median(values: deque[float]) -> float:
     return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
-def filled(logs: FloatArray) -> FloatArray:
-    """Fill the gaps of a (kinds, p) matrix of logarithms.
-
-    An entry is the usual one of its kind plus that of its device: a device that is twice as slow
-    for all kinds measured on it is so for the others too. A kind without entries is a usual one.
-
-    Examples
-    --------
-    >>> filled(np.array([[1.0, np.nan], [np.nan, np.nan]])).tolist()
-    [[1.0, 1.0], [1.0, 1.0]]
-    >>> filled(np.array([[1.0, 3.0], [5.0, np.nan]])).round(6).tolist()
-    [[1.0, 3.0], [5.0, 7.0]]
-    """
-    known = ~np.isnan(logs)
-    if known.all() or not known.any():
-        return np.where(known, logs, 0.0)
-    values, rows, columns = np.where(known, logs, 0.0), known.sum(axis=1), known.sum(axis=0)
-    device = np.zeros(logs.shape[1])
-    for _ in range(FILL_ROUNDS):
-        kind = (values - np.where(known, device, 0.0)).sum(axis=1) / np.maximum(rows, 1)
-        rest = (values - np.where(known, kind[:, None], 0.0)).sum(axis=0)
-        device = rest / np.maximum(columns, 1)
-    if not rows.all():
-        overall = float(np.median((values - device)[known]))
-        kind = np.where(rows > 0, kind, overall)
-    return np.where(known, logs, kind[:, None] + device)
-
-
-def _times(problem: Problem, factor: FloatArray, kind: Sequence[int]) -> Problem:
-    """Return the problem with durations times a factor of each kind and device.
-
-    A row of costs for each row and kind that occur together: a matrix of all tasks and devices
-    would take more memory than the rest of a run.
-    """
-    pairs, row = np.unique(
-        problem.row * len(factor) + np.array(kind, np.int64), return_inverse=True
-    )
+def _scaled(problem: Problem, factor: FloatArray, kind: Sequence[int]) -> Problem:
+    """Return the problem with durations times a factor of each kind and device."""
+    rows, kinds, row = distinct_pairs(problem.row, np.array(kind, np.int64), len(factor))
     return Problem(
         problem.workflow,
         problem.cluster,
         problem.work,
-        frozen(row.astype(np.int64).reshape(-1)),
-        frozen(problem.pace[pairs // len(factor)] * factor[pairs % len(factor)]),
+        frozen(row),
+        frozen(problem.pace[rows] * factor[kinds]),
     )

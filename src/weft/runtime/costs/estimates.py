@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf, isfinite
 
@@ -13,15 +12,11 @@ from weft.errors import InvalidInput
 from weft.model import Cluster, Problem, Topology, Workflow
 from weft.model.columns import FloatArray, frozen
 from weft.model.network import Port
-from weft.runtime.backends.protocol import DeviceLost, Finished
 from weft.runtime.costs.cost_model import CostModel, OutputModel, Point
-from weft.runtime.costs.gaps import with_filled_gaps
-from weft.runtime.costs.history import History, HistoryUnusable, set_aside
+from weft.runtime.costs.history import History
+from weft.runtime.costs.imputation import impute_logs
 from weft.runtime.costs.keys import GPU, CostKey
-from weft.runtime.costs.measurements import LinkRow, Measurement, TaskRow, usual_rows
-from weft.runtime.engine.events import Observer
-from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.sim.device_state import Group
+from weft.runtime.costs.measurements import LinkRow, TaskRow, usual_rows
 
 TRANSFERS = 3
 """Measured transfers between two kinds of devices required to use them."""
@@ -34,12 +29,6 @@ LARGE = 65536
 
 LEAST_READ = 4096
 """Measured bytes that a task reads from which they count for its duration."""
-
-MOST_WARM = 100_000
-"""Pairs of worker and kind that are remembered between runs."""
-
-_WARM_WORKERS: set[tuple[str, str]] = set()
-"""Worker processes that outlive a run, and the kinds that they have run."""
 
 _Ports = dict[str, tuple[float, int]]
 """Kind of device -> best rate of its port in one direction, and transfers that show it."""
@@ -101,7 +90,7 @@ def estimated_problem(
     with np.errstate(all="ignore"):
         ratio = np.log(np.where(cold, np.nan, measured) / prior)
     ratio[~np.isfinite(ratio)] = np.nan
-    scaled = prior * np.exp(with_filled_gaps(ratio, measured, workflow.kind))
+    scaled = prior * np.exp(impute_logs(ratio, measured, workflow.kind))
     # A cold execution takes at least as long as a warm one.
     known = np.where(cold, np.minimum(measured, scaled), measured)
     seconds = np.where(np.isfinite(measured) & np.isfinite(prior), known, scaled)
@@ -117,7 +106,7 @@ def restricted(problem: Problem, devices: Sequence[str]) -> Problem:
     """Return the problem with tasks kept to the devices they need, by name or kind."""
     cluster, seconds = problem.cluster, problem.durations()
     fits = {
-        need: np.array([_is_one(cluster, d, need) for d in range(cluster.p)])
+        need: np.array([_matches(cluster, d, need) for d in range(cluster.p)])
         for need in dict.fromkeys(devices)
     }
     for task, need in enumerate(devices):
@@ -138,7 +127,7 @@ def restricted(problem: Problem, devices: Sequence[str]) -> Problem:
     return _by_task(problem, seconds)
 
 
-def _is_one(cluster: Cluster, device: int, need: str) -> bool:
+def _matches(cluster: Cluster, device: int, need: str) -> bool:
     name, kind = cluster.names[device], cluster.kinds[device]
     if need == GPU:
         return any(word in text.lower() for word in ("gpu", "cuda") for text in (name, kind))
@@ -181,7 +170,7 @@ def with_measured_links(cluster: Cluster, history: History) -> Cluster:
 
 
 def measured_network(cluster: Cluster, history: History | None) -> Topology | None:
-    """Return the ports of the nodes as transfers showed them; None if too few were measured.
+    """Return the measured ports of the nodes; None if too few were measured.
 
     All transfers of a node share its port, so plans that ignore this are too optimistic.
     """
@@ -196,7 +185,9 @@ def measured_network(cluster: Cluster, history: History | None) -> Topology | No
 
 
 def _ports(rows: Sequence[LinkRow]) -> tuple[Callable[[str], float], Callable[[str], float]]:
-    """Return the rates out of and into a kind of device: the best usual ones of its links.
+    """Return the rates out of and into a kind of device.
+
+    A rate is the best of the usual rates of its links.
 
     A port that was hardly seen in one direction is at least as quick there as in the other; one
     never seen is a usual one.
@@ -236,18 +227,18 @@ def with_measured_data(workflow: Workflow, rows: _Rows, keys: _Keys) -> Workflow
         out = slice(workflow.succ_ptr[task], workflow.succ_ptr[task + 1])
         free = workflow.data[out] == 0
         if free.any():
-            point = (work[task], read_bytes(workflow, data, task), keys[task].sizes)
+            point = (work[task], input_bytes(workflow, data, task), keys[task].sizes)
             data[out][free] = model.bytes(keys[task].kind, point)
     return replace(workflow, data=data)
 
 
-def read_bytes(workflow: Workflow, data: FloatArray, task: int) -> float:
-    """Return the bytes that a task reads, with `data` per edge where the workflow has none."""
+def input_bytes(workflow: Workflow, data: FloatArray, task: int) -> float:
+    """Return the bytes that a task reads, with `data` where the workflow has none."""
     edges = workflow.pred_edge[workflow.pred_ptr[task] : workflow.pred_ptr[task + 1]]
-    return bytes_read(workflow.data[edges].tolist(), data[edges].tolist())
+    return sum_input_bytes(workflow.data[edges].tolist(), data[edges].tolist())
 
 
-def bytes_read(given: Sequence[float], measured: Sequence[float]) -> float:
+def sum_input_bytes(given: Sequence[float], measured: Sequence[float]) -> float:
     """Return the sum of given bytes, and of measured ones where none are given.
 
     Measured bytes are rounded to two digits, so that runs alike have the same key; few do not
@@ -255,7 +246,7 @@ def bytes_read(given: Sequence[float], measured: Sequence[float]) -> float:
 
     Examples
     --------
-    >>> bytes_read([100.0, 0.0], [100.0, 123_456.0]), bytes_read([0.0], [50.0])
+    >>> sum_input_bytes([100.0, 0.0], [100.0, 123_456.0]), sum_input_bytes([0.0], [50.0])
     (120100.0, 0.0)
     """
     found = sum(m for g, m in zip(given, measured, strict=True) if g == 0)
@@ -265,7 +256,9 @@ def bytes_read(given: Sequence[float], measured: Sequence[float]) -> float:
 def _measured(
     workflow: Workflow, data: FloatArray, cluster: Cluster, rows: _Rows, keys: _Keys
 ) -> FloatArray:
-    """Return (n, p) predictions from measurements, NaN if unknown; one per kind and size.
+    """Return (n, p) predictions from measurements, NaN if unknown.
+
+    They are computed once per kind and size.
 
     A size that was measured on some devices is unknown on the others: how they differ says more
     than other sizes, which may be far away.
@@ -278,7 +271,7 @@ def _measured(
     for task, ((kind, arguments), work) in enumerate(
         zip(keys, workflow.work.tolist(), strict=True)
     ):
-        key = (kind, (work, read_bytes(workflow, data, task), arguments))
+        key = (kind, (work, input_bytes(workflow, data, task), arguments))
         if key not in known:
             exact = [device for device in kinds if model.measured(kind, device, key[1])]
             found = [
@@ -291,7 +284,7 @@ def _measured(
 
 
 def _only_cold(cluster: Cluster, rows: _Rows, keys: _Keys) -> np.ndarray:
-    """Return (n, p) where a kind was measured cold only, on devices that have warm kinds too."""
+    """Return (n, p) whether a kind was measured cold only, on devices with warm kinds."""
     warm = {(row.kind, row.device) for row in rows if not row.cold}
     kinds, devices = {kind for kind, _ in warm}, {device for _, device in warm}
     return np.array(
@@ -309,102 +302,3 @@ def keys_of(workflow: Workflow) -> list[CostKey]:
 
 def _with_work(workflow: Workflow) -> Workflow:
     return replace(workflow, work=np.ones(workflow.n))
-
-
-class Recorder(Observer):
-    """Collects the measurements of a run, and adds them to the history at its end.
-
-    Parameters
-    ----------
-    workflows : workflow of each problem as the user gave it: its sizes are the keys of the history
-    keys : keys of the tasks of each workflow; where there are none, their kinds
-    """
-
-    def __init__(
-        self, history: History, workflows: Sequence[Workflow], keys: Sequence[_Keys] = ()
-    ) -> None:
-        self.history = history
-        self.workflows = list(workflows)
-        self._samples: list[Measurement] = []
-        self._links: list[tuple[str, str, float, float]] = []
-        self._outputs: dict[int, float] = {}
-        """Instance -> bytes of its result."""
-        self._keys: dict[int, _Keys] = dict(enumerate(keys))
-        self._warm: set[tuple[int, str]] = set()
-        """(device, kind) of which an execution has ended: later ones are warm."""
-        if len(_WARM_WORKERS) > MOST_WARM:
-            _WARM_WORKERS.clear()
-
-    def replace(self, problem: int, workflow: Workflow) -> None:
-        """Set the workflow of a problem: a new one, or in the place of another."""
-        self.workflows[problem : problem + 1] = [workflow]
-
-    def finished(
-        self, life: LiveLifecycle, group: Group, event: Finished, outcomes: Mapping[int, int]
-    ) -> None:
-        """Record durations, result sizes and transfers."""
-        cluster, ran = life.workload.cluster, set()
-        for k, i in enumerate(group.members):
-            job, task = life.place[i]
-            template = int(life.workload.template[job])
-            w = life.problem(i).workflow
-            if template not in self._keys:
-                self._keys[template] = keys_of(self.workflows[template])
-            output = self._outputs[i] = event.data[k] if k < len(event.data) else 0.0
-            work, data = float(w.work[task]), self._read(template, i - task, task)
-            key, device = self._keys[template][task], cluster.kinds[event.device]
-            self._samples.append(
-                Measurement(
-                    *(key.kind, device, event.finish - event.start, work, data, output, key.sizes),
-                    cold=not self._is_warm(event, key.kind),
-                    batch=len(group.members),
-                )
-            )
-            ran.add(key.kind)
-        self._warm |= {(event.device, kind) for kind in ran}
-        _WARM_WORKERS.update((event.worker, kind) for kind in ran if event.worker)
-        for moved in event.transfers:
-            source = cluster.kinds[moved.source] if moved.source >= 0 else "disk"
-            self._links.append((source, cluster.kinds[event.device], moved.data, moved.seconds))
-
-    def _read(self, template: int, first: int, task: int) -> float:
-        """Return the bytes that a task has read: as given, else as its parents returned them."""
-        w = self.workflows[template]
-        edges = w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]]
-        parents = w.src[edges].tolist()
-        return bytes_read(
-            w.data[edges].tolist(), [self._outputs.get(first + p, 0.0) for p in parents]
-        )
-
-    def _is_warm(self, event: Finished, kind: str) -> bool:
-        """Return whether the worker has run the kind before, in this run or an earlier one."""
-        if event.worker:
-            return (event.worker, kind) in _WARM_WORKERS
-        return (event.device, kind) in self._warm
-
-    def lost(self, life: LiveLifecycle, event: DeviceLost) -> None:
-        """Expect cold starts on a device that is replaced."""
-        self._warm = {pair for pair in self._warm if pair[0] != event.device}
-
-    def ended(self, life: LiveLifecycle, now: float) -> None:
-        """Write all measurements at once."""
-        samples, links = self._samples, self._links
-        self._samples, self._links = [], []
-        if samples or links:
-            keep_measurements(self.history, samples, links)
-
-
-def keep_measurements(
-    history: History,
-    samples: Sequence[Measurement],
-    links: Sequence[tuple[str, str, float, float]] = (),
-) -> None:
-    """Add measurements to a history; if that fails, warn: the run matters more."""
-    try:
-        history.add(samples, links)
-    except HistoryUnusable as error:
-        aside = set_aside(history.path) if error.damaged else None
-        rest = "" if aside is None else f", which was set aside as {aside}"
-        warnings.warn(
-            f"the measurements of this run could not be kept in {error}{rest}", stacklevel=2
-        )

@@ -1,4 +1,4 @@
-"""`forecast`: when a run will end, from the history; and `Forecaster`, for a run that goes on."""
+"""The end of a run: before it by `forecast`, during it by `Forecaster`."""
 
 from __future__ import annotations
 

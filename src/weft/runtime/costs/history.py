@@ -1,4 +1,4 @@
-"""The history of a project: durations, result sizes, transfers and forecasts of its runs.
+"""The history of a project: durations, result sizes, transfers and forecasts.
 
 One SQLite file in WAL mode, so that several processes may use it at once. A measurement is a row;
 only the newest per task kind, device and size are kept, so that quantiles follow the machine. Sizes
@@ -160,7 +160,7 @@ class History:
         return export_history(self, path)
 
     def import_from(self, path: str | Path) -> int:
-        """Add the measurements of a .csv, .json or .sqlite file; return the number of new ones."""
+        """Add measurements from a .csv, .json or .sqlite file; return how many are new."""
         from weft.runtime.costs.history_files import import_history
 
         return import_history(self, path)
@@ -197,7 +197,7 @@ class History:
         return self._transfers
 
     def durations(self) -> list[Durations]:
-        """Return the durations by kind, device, work and incoming bytes; cold starts apart."""
+        """Return durations by kind, device, work and incoming bytes; cold starts apart."""
         groups: dict[tuple[str, str, float, float], list[tuple[float, float]]] = {}
         for row in sorted(usual_rows(self.tasks), key=lambda row: row[:4]):
             groups.setdefault(row[:4], []).append((row.seconds, row.output))
@@ -231,7 +231,7 @@ class History:
         return near.quartiles[1] * scale
 
     def samples(self, kind: str, device: str) -> np.ndarray:
-        """Return (n, 3) work, incoming bytes and seconds of all measurements, the oldest first."""
+        """Return (n, 3) work, incoming bytes and seconds of measurements, oldest first."""
         rows = [
             (row.work, row.data, row.seconds)
             for row in usual_rows(self.tasks)
@@ -285,7 +285,7 @@ class History:
 
     @contextmanager
     def _transaction(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
-        """Open the file, upgrade its schema if need be, and begin; all waits end at one time."""
+        """Open the file, upgrade its schema if need be, and begin; one deadline for all."""
         deadline = time.monotonic() + self.wait
         if self.path.is_symlink():
             raise HistoryUnusable(f"{self.path}: is a symbolic link, which weft does not follow")
@@ -372,7 +372,7 @@ def history_for_run(history: History | str | Path | bool) -> History | None:
 
 
 def set_aside(path: Path) -> Path | None:
-    """Rename a damaged history, with the files SQLite keeps beside it; None if that fails."""
+    """Rename a damaged history, with the files of SQLite beside it; None: it failed."""
     mark = f".damaged-{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 1_000_000:06d}"
     try:
         if not path.is_file() or path.is_symlink():

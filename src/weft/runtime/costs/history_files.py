@@ -52,7 +52,7 @@ def export_history(history: History, path: str | Path) -> int:
 
 
 def import_history(history: History, path: str | Path) -> int:
-    """Add the measurements of a .csv, .json or .sqlite file; return the number of new ones.
+    """Add measurements from a .csv, .json or .sqlite file; return how many are new.
 
     Measurements that the history has already are left out. A bad value refuses the whole file.
     """
@@ -144,7 +144,7 @@ def _number(value: Any, name: str) -> float:
 
 
 def measurements(recording: Recording, *, device: str | None = None) -> list[Measurement]:
-    """Return a measurement per successful execution; `device` replaces the recorded kind.
+    """Return a measurement per successful execution; `device` replaces its kind.
 
     Examples
     --------

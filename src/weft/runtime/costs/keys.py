@@ -24,7 +24,7 @@ GPU = "any gpu"
 
 
 class CostKey(NamedTuple):
-    """What the duration of a task depends on, besides its work, its input and its device.
+    """Properties on which durations depend, besides work, input and device.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ def function_identity(function: Any) -> str:
 
 
 def names_in(code: CodeType) -> Iterator[str]:
-    """Yield the names that the code of a function uses, with those of its nested functions."""
+    """Yield the names in the code of a function and of its nested functions."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

@@ -1,4 +1,4 @@
-"""Facts about devices learned from runs: cold starts of functions, and batch curves.
+"""Facts about devices, learned from runs: cold starts and batch curves.
 
 The first execution of a function on a worker loads modules, models or data; later ones do not. The
 history keeps the two apart: estimates of durations come from warm executions, and what cold ones
@@ -30,7 +30,7 @@ Pair = tuple[str, str]
 
 
 def cold_start_seconds(rows: Sequence[TaskRow]) -> dict[Pair, float]:
-    """Return the median seconds that cold executions take beyond warm ones, where that counts.
+    """Return the median extra seconds of cold executions, where they count.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def cold_start_seconds(rows: Sequence[TaskRow]) -> dict[Pair, float]:
 
 
 def batch_curves(rows: Sequence[TaskRow]) -> dict[Pair, dict[int, float]]:
-    """Return the median seconds of warm batches by size, where several sizes were measured.
+    """Return the median seconds of warm batches by size, if several were measured.
 
     Examples
     --------
@@ -101,7 +101,10 @@ def with_learned_machines(
 
 
 def _curve(known: dict[int, float], most: int) -> FloatArray:
-    """Return the seconds of 1 to `most` tasks over those of one, linear between measured sizes."""
+    """Return the seconds of 1 to `most` tasks over those of one task.
+
+    They are linear between measured sizes.
+    """
     if not known or known[1] <= 0:
         return np.ones(most)
     sizes, seconds = list(known), list(known.values())

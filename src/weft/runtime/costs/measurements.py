@@ -55,7 +55,9 @@ class LinkRow(NamedTuple):
 
 
 def usual_rows(rows: Sequence[TaskRow], *, batches: bool = False) -> list[TaskRow]:
-    """Return the warm executions, alone unless `batches`; all of a kind and device without any.
+    """Return the warm executions, alone unless `batches`.
+
+    A kind and device without any has all its executions.
 
     Examples
     --------
@@ -90,7 +92,7 @@ def parse_sizes(text: str) -> Sizes:
 
 
 def checked(row: Any) -> Any:
-    """Return a row; `ValueError` if one of its values is of another type or out of range."""
+    """Return a row; `ValueError` if a value has another type or is out of range."""
     for name, value in zip(row._fields, row, strict=True):
         if name == "sizes":
             continue

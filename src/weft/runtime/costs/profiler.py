@@ -181,7 +181,7 @@ def _processor_benchmarks() -> Iterator[Benchmark]:
 
 
 def _processor_latencies(rounds: int) -> list[float]:
-    """Return the seconds from sending an empty task to its result; the first are left out."""
+    """Return the seconds from sending an empty task to its result, without the first."""
     from weft.model import Problem, Workload
     from weft.runtime.backends.local.backend import LocalBackend
     from weft.runtime.backends.protocol import Call, Finished, Order
@@ -200,7 +200,7 @@ def _processor_latencies(rounds: int) -> list[float]:
 
 
 def _nothing() -> None:
-    """An empty task."""
+    """Do nothing: an empty task."""
 
 
 def _torch_benchmarks(torch: Any, place: Any, wait: Callable[[], object]) -> Iterator[Benchmark]:

@@ -27,7 +27,7 @@ def project_folder(start: str | Path | None = None) -> Path:
 
 
 def default_path(project: str | Path | None = None) -> Path:
-    """Return the history of a project: $WEFT_HISTORY, or a file in the user's data folder."""
+    """Return the history of a project: $WEFT_HISTORY, or a file in the data folder."""
     given = os.environ.get("WEFT_HISTORY")
     if given and project is None:
         return Path(given)
@@ -46,7 +46,7 @@ def data_folder() -> Path:
 
 
 def _script_folder() -> Path | None:
-    """Return the folder of the user's script; None for notebooks and installed commands."""
+    """Return the folder of the user's script; None: a notebook or installed command."""
     file = getattr(sys.modules.get("__main__"), "__file__", None)
     if file is None or not Path(file).is_file():
         return None

@@ -1,4 +1,4 @@
-"""Summaries of measurements: quartiles, drift, and the line through the transfers of a link."""
+"""Summaries of measurements: quartiles, drift, and lines through transfers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LinkCost:
 
 
 def drift_of(seconds: Sequence[float]) -> float:
-    """Return the newest over the older median; 1 if the difference is within the spread.
+    """Return the newest over the older median; 1 if they differ within the spread.
 
     Examples
     --------

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
-from weft.model.columns import IntArray
+from weft.model.columns import FloatArray, IntArray
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.sim.view import Decision
 
@@ -42,8 +40,8 @@ def next_start(
 
 
 def _delays(life: LiveLifecycle, instance: int, waiting: int, device: int, now: float) -> bool:
-    """Return whether a start now would delay a task that waits for room on the same node."""
-    own, wanted = (life.problem(i).needs[life.place[i][1]] for i in (instance, waiting))
+    """Return whether a start now delays a task that waits for room on the same node."""
+    own, wanted = life.room.needs([instance]), life.room.needs([waiting])
     node, left = life.room.node(device), life.room.left()
     assert left is not None
     free, at = left[node], now
@@ -54,11 +52,11 @@ def _delays(life: LiveLifecycle, instance: int, waiting: int, device: int, now: 
     return now + life.expected([instance], device) > at and not bool((own + wanted <= free).all())
 
 
-def _ends(life: LiveLifecycle, node: int, now: float) -> list[tuple[float, np.ndarray]]:
+def _ends(life: LiveLifecycle, node: int, now: float) -> list[tuple[float, FloatArray]]:
     """Return the expected ends of what runs on a node, in order, and what each frees."""
     ends = []
     for device, machine in enumerate(life.machines):
         if machine.running is not None and life.room.node(device) == node:
-            needs = sum(life.problem(i).needs[life.place[i][1]] for i in machine.running.members)
-            ends.append((max(machine.running.expected, now), np.asarray(needs)))
+            needs = life.room.needs(machine.running.members)
+            ends.append((max(machine.running.expected, now), needs))
     return sorted(ends, key=lambda row: row[0])

@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.model import Problem, Workflow
 from weft.model.columns import FloatArray, IntArray, frozen
+from weft.model.costs import distinct_pairs
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.sim.device_state import Group
 
@@ -18,7 +19,7 @@ ABSENT = -1
 
 
 def remaining_problem(life: LiveLifecycle, instances: list[int], now: float) -> Problem:
-    """Return the uncommitted instances as a problem, with stubs for commitments and results.
+    """Return the uncommitted instances as a problem, with stubs for the other ones.
 
     The commitments of a device are a chain of stubs pinned to it, each with its expected seconds
     and what it takes of the capacities of its node; the stub of a result takes no time. Devices
@@ -28,13 +29,13 @@ def remaining_problem(life: LiveLifecycle, instances: list[int], now: float) -> 
     number = np.full(life.workload.instances, ABSENT)
     number[instances] = np.arange(count)
     stubs: list[tuple[int, float]] = []
-    needs = [_amounts(life, [i]) for i in instances] if cluster.capacity else []
+    needs = [life.room.needs([i]) for i in instances] if cluster.capacity else []
     chain: list[int] = []
 
     def pinned(device: int, seconds: float, members: Sequence[int] = ()) -> int:
         stubs.append((device, seconds))
         if cluster.capacity:
-            needs.append(_amounts(life, members))
+            needs.append(life.room.needs(members))
         return count + len(stubs) - 1
 
     for device in range(cluster.p):
@@ -50,7 +51,7 @@ def remaining_problem(life: LiveLifecycle, instances: list[int], now: float) -> 
     known, after = number[parent] != ABSENT, np.array(chain, np.int64)
     row, seconds_of_row = _rows_of_costs(life, instances, stubs)
     left = Workflow(
-        name="what is left",
+        name="remaining",
         work=np.zeros(len(row)),
         src=np.concatenate([after - 1, number[parent[known]]]),
         dst=np.concatenate([after, number[child[known]]]),
@@ -77,7 +78,7 @@ def _incoming(life: LiveLifecycle, instances: list[int]) -> tuple[IntArray, IntA
 
 
 def _by_job(life: LiveLifecycle, instances: list[int]) -> Iterator[tuple[int, IntArray]]:
-    """Return the first instance of each job, and the tasks of it that are among instances."""
+    """Yield the first instance of each job, and its tasks that are among instances."""
     for job, members in groupby(instances, key=lambda i: life.place[i][0]):
         first = int(life.workload.first_instance[job])
         yield first, np.array(list(members), np.int64) - first
@@ -96,33 +97,23 @@ def _committed(life: LiveLifecycle, device: int, now: float) -> list[tuple[Group
     return [*running, *((group, life.expected(group.members, device)) for group in machine.queue)]
 
 
-def _amounts(life: LiveLifecycle, members: Sequence[int]) -> np.ndarray:
-    """Return what a group takes of each capacity of its node."""
-    total = np.zeros(len(life.workload.cluster.capacity))
-    for i in members:
-        total = total + life.problem(i).needs[life.place[i][1]]
-    return total
-
-
 def _rows_of_costs(
     life: LiveLifecycle, instances: list[int], stubs: Sequence[tuple[int, float]]
 ) -> tuple[IntArray, FloatArray]:
-    """Return the row of each instance and stub, and the seconds of each row on each device.
+    """Return the row of each instance and stub, and seconds by row and device.
 
-    Tasks that cost the same have one row: a matrix of all tasks and devices would take more memory
-    than the rest of a run.
+    Tasks that cost the same have one row.
     """
     rows, tables, count = [np.zeros(0, np.int64)], [np.zeros((0, len(life.machines)))], 0
     for first, tasks in _by_job(life, instances):
         problem = life.problem(first)
         amounts, amount = np.unique(problem.work[tasks], return_inverse=True)
-        pairs, row = np.unique(
-            problem.row[tasks] * len(amounts) + amount.reshape(-1), return_inverse=True
+        of_pair, amount_of_pair, pair = distinct_pairs(
+            problem.row[tasks], amount.reshape(-1), len(amounts)
         )
-        costs = problem.pace[pairs // len(amounts)]
-        tables.append(_seconds(life, amounts[pairs % len(amounts)], costs))
-        rows.append(count + row.reshape(-1))
-        count += len(pairs)
+        tables.append(_seconds(life, amounts[amount_of_pair], problem.pace[of_pair]))
+        rows.append(count + pair)
+        count += len(of_pair)
     distinct = {stub: count + k for k, stub in enumerate(dict.fromkeys(stubs))}
     pinned = np.full((len(distinct), len(life.machines)), inf)
     for k, (device, seconds) in enumerate(distinct):
@@ -132,7 +123,10 @@ def _rows_of_costs(
 
 
 def _seconds(life: LiveLifecycle, work: FloatArray, costs: FloatArray) -> FloatArray:
-    """Return seconds per device, inf where it cannot run; if nowhere, as if all were up."""
+    """Return seconds per device, inf where down.
+
+    A task that no device that is up can run gets its seconds as if all devices were up.
+    """
     pace = np.array([m.pace for m in life.machines])
     usual = work[:, None] * np.where(np.isfinite(costs), costs, np.nan)
     up = np.where(np.isfinite(pace), usual * np.where(np.isfinite(pace), pace, 1.0), np.nan)

@@ -1,4 +1,4 @@
-"""The thread of an executor: it sends calls to devices and completes their futures.
+"""The thread of an executor, which sends calls and completes their futures.
 
 A call waits in one queue, in order of submission, until the device that is predicted to finish it
 first has room. A device has room if it is idle, or if its calls and the new one are known to be
@@ -21,7 +21,7 @@ from typing import Any
 from weft.runtime.backends.local.pool import SharedBackend
 from weft.runtime.backends.payload import Payload
 from weft.runtime.backends.protocol import DeviceLost, Failed, Finished, Order
-from weft.runtime.costs.estimates import keep_measurements
+from weft.runtime.costs.recorder import keep_measurements
 from weft.runtime.costs.history import History
 from weft.runtime.costs.keys import CostKey, argument_sizes
 from weft.runtime.executors.function_table import WITH_CALL, FunctionTable, Raised

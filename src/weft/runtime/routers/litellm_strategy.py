@@ -20,7 +20,7 @@ from litellm.integrations.custom_logger import CustomLogger
 from litellm.types.router import CustomRoutingStrategyBase
 
 from weft.errors import WeftError
-from weft.runtime.costs.online_times import OnlineTimes, SentRequest
+from weft.runtime.routers.online_times import OnlineTimes, SentRequest
 
 GENERATED = 256.0
 """Tokens that a request without a limit is expected to generate."""

@@ -32,7 +32,7 @@ from ray.serve.request_router import (
 )
 
 from weft.runtime.cascade.stage import function_of
-from weft.runtime.costs.online_times import OnlineTimes, SentRequest
+from weft.runtime.routers.online_times import OnlineTimes, SentRequest
 
 
 class CompletionRouter(FIFOMixin, LocalityMixin, MultiplexMixin, RequestRouter):
@@ -58,7 +58,7 @@ class CompletionRouter(FIFOMixin, LocalityMixin, MultiplexMixin, RequestRouter):
         candidate_replicas: list[RunningReplica],
         pending_request: PendingRequest | None = None,
     ) -> list[list[RunningReplica]]:
-        """Return the replicas, each a rank of its own, the first to answer before the others."""
+        """Return the replicas, one per rank, the first to answer in front."""
         known = {replica.replica_id: replica for replica in candidate_replicas}
         if pending_request is not None and pending_request.metadata.multiplexed_model_id:
             ids = self.apply_multiplex_routing(pending_request=pending_request)

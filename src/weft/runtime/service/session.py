@@ -16,8 +16,9 @@ from weft.model import Cluster, Problem, Workflow, Workload
 from weft.policies import Policy
 from weft.policies.load import load_policy
 from weft.runtime.backends.protocol import Backend, Finished, Started
-from weft.runtime.costs.estimates import Recorder, estimated_problem, with_measured_links
+from weft.runtime.costs.estimates import estimated_problem, with_measured_links
 from weft.runtime.costs.history import History
+from weft.runtime.costs.recorder import Recorder
 from weft.runtime.engine.driver import Driver
 from weft.runtime.engine.events import Observer
 from weft.runtime.engine.failure import TaskFailed
@@ -65,14 +66,17 @@ class TaskEvent(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Submission:
-    """An application, the future of its results and the receiver of its events, if any."""
+    """An application, the future of its results, and any receiver of its events."""
 
     app: Application
     future: Future[dict[str, Any]]
     watch: Callable[[TaskEvent], None] | None = None
 
-    def tell(self, event: TaskEvent) -> None:
-        """Give an event to the receiver; its errors must not end the session of all others."""
+    def deliver(self, event: TaskEvent) -> None:
+        """Give an event to the receiver.
+
+        Its errors must not end the session of all others.
+        """
         if self.watch is not None:
             with contextlib.suppress(Exception):
                 self.watch(event)
@@ -163,7 +167,7 @@ class ServiceSession(Observer):
             job, task = life.place[i]
             item = self._jobs[job].item
             if item.watch is not None:
-                item.tell(
+                item.deliver(
                     TaskEvent(
                         "finished",
                         item.app.workflow.task_name(task),
@@ -182,14 +186,14 @@ class ServiceSession(Observer):
             job, task = life.place[group.members[0]]
             item, where = self._jobs[job].item, life.workload.cluster.names[event.device]
             name = item.app.workflow.task_name(task)
-            item.tell(TaskEvent("started", name, where, event.time, event.time))
+            item.deliver(TaskEvent("started", name, where, event.time, event.time))
 
     def failed(self, life: LiveLifecycle, instance: int, device: int, text: str) -> None:
         """Forward a failed attempt to the receiver of events."""
         job, task = life.place[instance]
         item, now = self._jobs[job].item, self._driver.now
         name, where = item.app.workflow.task_name(task), life.workload.cluster.names[device]
-        item.tell(TaskEvent("failed", name, where, now, now, text=text))
+        item.deliver(TaskEvent("failed", name, where, now, now, text=text))
 
     # -- for the page of a service, in other threads --------------------------
 
@@ -280,7 +284,10 @@ class ServiceSession(Observer):
         return decider
 
     def _problem(self, waiting: Waiting[Submission], cluster: Cluster) -> Problem:
-        """Return the estimated problem; a workflow that is submitted again is not bound again."""
+        """Return the estimated problem.
+
+        A workflow that is submitted again is not bound again.
+        """
         app = waiting.item.app
         known = self._problems.get(id(app.workflow))
         if (
@@ -313,7 +320,7 @@ class ServiceSession(Observer):
             self.config.reservations.join(name, job)
         self._running.append(job)
         self._jobs[job : job + 1] = [waiting]
-        waiting.item.tell(TaskEvent("begun"))
+        waiting.item.deliver(TaskEvent("begun"))
         if self._recorder is not None:
             self._recorder.replace(job, waiting.item.app.workflow)
         self._decider.join(job, name, waiting.number, instances)
@@ -344,7 +351,7 @@ class ServiceSession(Observer):
 
     @staticmethod
     def _with_job(driver: Driver, problem: Problem, job: int, priority: float) -> Workload:
-        """Return the workload with a problem as its job, at the end or in place of another."""
+        """Return the workload with a problem as a job, at the end or replacing another."""
         known = driver.workload
         if job < known.jobs:
             return known.with_problem(job, problem, priority)

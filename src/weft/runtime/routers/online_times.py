@@ -1,4 +1,4 @@
-"""Completion times of requests on servers whose speed is only seen in their answers."""
+"""Completion times of requests on servers, learned from their answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BUSIEST = 0.95
 
 @dataclass(frozen=True)
 class SentRequest:
-    """A request on its way: its size, when it was sent, and the sizes of those before it."""
+    """A request under way: its size, its start, and the sizes of requests before it."""
 
     server: Hashable
     size: float
@@ -88,7 +88,7 @@ def _ratio(rows: deque[tuple[float, float]]) -> float:
 
 
 class OnlineTimes:
-    """Predicts when servers answer, from the requests they have and the answers they gave.
+    """Predicted times of answers, from the requests and answers of servers.
 
     A server may work on one request at a time or on many, and may serve others too: its pace is
     that of its answers. Sizes are in any unit, e.g. tokens. A server that gave few answers counts
@@ -156,7 +156,7 @@ class OnlineTimes:
         self._servers.pop(server, None)
 
     def predicted(self, server: Hashable, size: float = 1.0, *, at: float | None = None) -> float:
-        """Return the seconds after which a server is expected to answer a request sent now."""
+        """Return the expected seconds until a server answers a request sent now."""
         now = self._clock() if at is None else at
         known = self._servers.get(server)
         if known is not None and known.judged:
@@ -195,7 +195,7 @@ class OnlineTimes:
         return own + requests / (2.0 * (1.0 - busy)) * squares
 
     def _rates(self, now: float) -> dict[Hashable, float]:
-        """Return the size per second that each server gets if the mean time is to be least."""
+        """Return the size per second of each server for which the mean time is least."""
         total = self._recent_size * self._faded(now) / MEMORY
         speed = {
             name: 1.0 / max(known.pace, 1e-9)

@@ -1,10 +1,13 @@
-"""Durations that were not measured, from those that were: of other devices, sizes and kinds.
+"""Imputation of durations that were not measured, from other devices and kinds.
+
+`impute_logs` works on the tasks of a history, `impute_kinds` on kinds of tasks during a run.
 
 A first run measures large tasks on some devices and small ones on others, and each pair of task and
-device once or never. The logarithm of a duration is taken to be a sum of three parts: one of the
-task, one of the device, and one of the task kind on the device. All parts are fitted together, so
-that a device that ran only small tasks does not look quick. Measurements count by their seconds:
-plans are made for the long tasks, and short ones say little, as one interruption doubles them.
+device once or never. `impute_logs` takes the logarithm of a duration to be a sum of three parts:
+one of the task, one of the device, and one of the task kind on the device. All parts are fitted
+together, so that a device that ran only small tasks does not look quick. Measurements count by
+their seconds: plans are made for the long tasks, and short ones say little, as one interruption
+doubles them.
 """
 
 from __future__ import annotations
@@ -13,11 +16,14 @@ import numpy as np
 
 from weft.model.columns import FloatArray, IntArray
 
-ROUNDS = 100
-"""Rounds in which the parts are separated."""
+LOG_ROUNDS = 100
+"""Rounds in which `impute_logs` separates the parts."""
+
+KIND_ROUNDS = 50
+"""Rounds in which `impute_kinds` separates the parts; few measurements need more."""
 
 
-def with_filled_gaps(logs: FloatArray, seconds: FloatArray, kind: IntArray) -> FloatArray:
+def impute_logs(logs: FloatArray, seconds: FloatArray, kind: IntArray) -> FloatArray:
     """Return an (n, p) matrix of fitted logarithms; NaN in `logs` is a gap.
 
     The part of a kind on a device counts as far as it was measured for longer than one usual
@@ -34,7 +40,7 @@ def with_filled_gaps(logs: FloatArray, seconds: FloatArray, kind: IntArray) -> F
     A device that is four times as slow in long tasks, and ran a short one as quickly:
 
     >>> seconds = np.array([[1.0, 4.0], [0.001, 0.001], [2.0, np.nan]])
-    >>> fitted = with_filled_gaps(np.log(seconds), seconds, np.array([0, 1, 1]))
+    >>> fitted = impute_logs(np.log(seconds), seconds, np.array([0, 1, 1]))
     >>> float(np.exp(fitted[2, 1]).round(1))
     8.0
     """
@@ -48,8 +54,36 @@ def with_filled_gaps(logs: FloatArray, seconds: FloatArray, kind: IntArray) -> F
     return np.asarray(own[:, None] + device + pair[kind])
 
 
+def impute_kinds(logs: FloatArray) -> FloatArray:
+    """Fill the gaps of a (kinds, p) matrix of logarithms.
+
+    An entry is the usual one of its kind plus that of its device: a device that is twice as slow
+    for all kinds measured on it is so for the others too. A kind without entries is a usual one.
+
+    Examples
+    --------
+    >>> impute_kinds(np.array([[1.0, np.nan], [np.nan, np.nan]])).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    >>> impute_kinds(np.array([[1.0, 3.0], [5.0, np.nan]])).round(6).tolist()
+    [[1.0, 3.0], [5.0, 7.0]]
+    """
+    known = ~np.isnan(logs)
+    if known.all() or not known.any():
+        return np.where(known, logs, 0.0)
+    values, rows, columns = np.where(known, logs, 0.0), known.sum(axis=1), known.sum(axis=0)
+    device = np.zeros(logs.shape[1])
+    for _ in range(KIND_ROUNDS):
+        kind = (values - np.where(known, device, 0.0)).sum(axis=1) / np.maximum(rows, 1)
+        rest = (values - np.where(known, kind[:, None], 0.0)).sum(axis=0)
+        device = rest / np.maximum(columns, 1)
+    if not rows.all():
+        overall = float(np.median((values - device)[known]))
+        kind = np.where(rows > 0, kind, overall)
+    return np.where(known, logs, kind[:, None] + device)
+
+
 def _with_usual(task: FloatArray, seen: np.ndarray, kind: IntArray) -> FloatArray:
-    """Return the parts of tasks; one never seen is a usual one of its kind, or of all kinds."""
+    """Return the parts of tasks; unseen tasks get the median of their kind or of all."""
     usual = np.full(int(kind.max()) + 1, np.median(task[seen]))
     for k in np.unique(kind[seen]).tolist():
         usual[k] = np.median(task[seen & (kind == k)])
@@ -77,7 +111,7 @@ def _parts(
     by_task, by_device = _divisor(weight.sum(axis=1)), _divisor(weight.sum(axis=0))
     device, pair = np.zeros(weight.shape[1]), np.zeros_like(totals)
     task = np.zeros(len(values))
-    for _ in range(ROUNDS):
+    for _ in range(LOG_ROUNDS):
         task = (weight * (values - device - pair[kind])).sum(axis=1) / by_task
         rest = weight * (values - task[:, None])
         device = (rest - weight * pair[kind]).sum(axis=0) / by_device
