@@ -1,4 +1,4 @@
-"""A planner or a policy by name, path or object: what `weft.run` and `weft.compare` take."""
+"""Planners and policies by name, path or object, for `weft.run`, `weft.compare`."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class FallbackDecider:
         try:
             self.current.begin(self.life)
         except Exception as error:  # noqa: BLE001  # the run must survive any policy
-            self._replace(f"it does not begin: {type(error).__name__}: {error}")
+            self._replace(f"its start failed: {type(error).__name__}: {error}")
 
     def changed(self, now: float) -> None:
         """Notify the decider that devices, jobs or estimates changed."""
@@ -43,7 +43,7 @@ class FallbackDecider:
             self._replace(f"{type(error).__name__}: {error}")
 
     def ask(self, now: float) -> Decision | Block | None:
-        """Return the next valid decision; replace a decider that fails or decides nonsense."""
+        """Return the next valid decision; replace a decider that fails or decides wrongly."""
         while True:
             try:
                 decision = self.current.decide(self.life, now)

@@ -1,4 +1,4 @@
-"""Plan mode: a static plan, dispatched in order and revised when the run deviates from it."""
+"""Plan mode: a static plan, dispatched in order and revised when a run deviates."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ PLANNING_SHARE = 0.05
 REFINED_SHARE = 0.02
 """Seconds for which a plan on shared links is improved, as a share of its makespan."""
 
-SLOWER = (4.0, 16.0, 64.0)
-"""How many times as slow links are taken to be, for plans that move less and less."""
+LINK_SLOWDOWNS = (4.0, 16.0, 64.0)
+"""Factors by which links are assumed slower, for plans that move less and less."""
 
-MOVING = 0.3
+TRANSFER_WEIGHT = 0.3
 """Seconds of the makespan for which a plan gives up a second of transfers.
 
 Hosts that send and receive compute more slowly, and a plan that moves little stays good where
 links are slower than measured."""
 
 
-class Rest(NamedTuple):
-    """The uncommitted instances of a run, and their problem; stubs follow them in it."""
+class RemainingWork(NamedTuple):
+    """The uncommitted instances of a run, and their problem, where stubs follow them."""
 
     instances: list[int]
     problem: Problem
@@ -69,9 +69,24 @@ class Rest(NamedTuple):
         return replayed(self.problem, given).makespan
 
 
+class LastDecision(NamedTuple):
+    """Time and executions at the last decision, and its device.
+
+    Devices before this one have no room at that moment: its decisions change nothing for them.
+    """
+
+    time: float
+    executions: int
+    device: int
+
+
+NO_DECISION = LastDecision(-inf, -1, 0)
+"""Before the first decision of a moment."""
+
+
 @dataclass(eq=False)
 class PlanDecider:
-    """The plan of a planner: every device gets its tasks in the planned order, a few ahead.
+    """The plan of a planner: each device gets its tasks in planned order, a few ahead.
 
     Jobs are planned as they arrive, after the jobs before. Copies of a plan are left out. On nodes
     whose tasks wait for capacities, tasks start in the planned order, on any device like theirs.
@@ -114,10 +129,7 @@ class PlanDecider:
         """Something changed since the last decision."""
         self._again = -inf
         """When the next plan is due that can wait."""
-        self._looked = (-inf, -1, 0)
-        """Time and executions at the last decision, and its device: those before it have no room.
-
-        Decisions of a moment change nothing for other devices."""
+        self._last = NO_DECISION
         if self.replan and isinstance(self.planner, ListPlanner):
             _compile_order_of_ties()
 
@@ -136,7 +148,7 @@ class PlanDecider:
 
     def decide(self, life: LiveLifecycle, now: float) -> Decision | None:
         """Return the next planned task of a device that has room, if the task is ready."""
-        time, executions, first = self._looked
+        time, executions, first = self._last
         if self._unseen or self._new or (time, executions) != (now, life.executions.total):
             first = 0
         if self._stale and self._due(life, now):
@@ -159,10 +171,10 @@ class PlanDecider:
             machine = machines[device]
             held = len(machine.queue) + (machine.running is not None)
             if machine.pace < inf and held < ahead:
-                self._looked = (now, life.executions.total, device)
+                self._last = LastDecision(now, life.executions.total, device)
                 del self._device[queue[0]]
                 return Decision(queue.popleft(), device)
-        self._looked = (-inf, -1, 0)
+        self._last = NO_DECISION
         return None
 
     def _candidates(self, life: LiveLifecycle, first: int) -> Sequence[int]:
@@ -179,11 +191,11 @@ class PlanDecider:
         return self._first[0]
 
     def first_plan(self) -> list[tuple[int, int]]:
-        """Return (instance, device) of the first job's plan in planned order, without copies."""
+        """Return (instance, device) of the first job in planned order, without copies."""
         problem = self._problems[0]
         return _in_order(self._first[0], problem, range(problem.n))
 
-    def rest(self, life: LiveLifecycle, now: float) -> Rest | None:
+    def rest(self, life: LiveLifecycle, now: float) -> RemainingWork | None:
         """Return all uncommitted instances as a problem; None: there are none."""
         left = [
             i
@@ -193,9 +205,9 @@ class PlanDecider:
         ]
         if not left:
             return None
-        return Rest(left, self._on_network(remaining_problem(life, left, now)))
+        return RemainingWork(left, self._on_network(remaining_problem(life, left, now)))
 
-    def plan_of(self, rest: Rest) -> tuple[list[tuple[int, int]], float]:
+    def plan_of(self, rest: RemainingWork) -> tuple[list[tuple[int, int]], float]:
         """Return (instance, device) of a new plan, and its seconds."""
         schedule = self._solve(rest.problem)
         return _in_order(schedule, rest.problem, rest.instances), schedule.makespan
@@ -203,7 +215,7 @@ class PlanDecider:
     # -- planning -----------------------------------------------------------
 
     def _due(self, life: LiveLifecycle, now: float) -> bool:
-        """Return whether to plan again: tasks have no device that is up, or it can wait no more."""
+        """Return whether to plan now: a task has no device that is up, or a plan is due."""
         unseen, self._unseen = self._unseen, False
         if unseen and (self._strays(life) or (self.replan and self._waiting_for_lost(life))):
             return True
@@ -257,17 +269,18 @@ class PlanDecider:
             replayed(
                 problem, solve(self.planner, independent(problem, k), limit, self.seed).schedule
             )
-            for k in SLOWER
+            for k in LINK_SLOWDOWNS
         ]
         replays = Replays(problem)
         best = min(
-            [first, *others], key=lambda s: s.makespan + MOVING * replays.moving(_devices(s))
+            [first, *others],
+            key=lambda s: s.makespan + TRANSFER_WEIGHT * replays.moving(_devices(s)),
         )
         spent = min(REFINED_SHARE * best.makespan, REPLAN_SECONDS)
-        return moved_tasks(problem, best, seconds=spent, seed=self.seed, moving=MOVING)
+        return moved_tasks(problem, best, seconds=spent, seed=self.seed, moving=TRANSFER_WEIGHT)
 
     def _on_network(self, problem: Problem) -> Problem:
-        """Return the problem with shared links, if each node has a port and replay is quick."""
+        """Return the problem with shared links if all nodes have ports and it is small."""
         cluster = problem.cluster
         if (
             self.network is None
@@ -287,7 +300,7 @@ class PlanDecider:
                 self._turn[instance] = (len(self._turn), device)
 
     def _strays(self, life: LiveLifecycle) -> bool:
-        """Return whether an instance is ready that no queue holds: lost, or after back-off."""
+        """Return whether a ready instance is in no queue: lost, or after back-off."""
         return any(i not in self._device for i in life.ready)
 
 
@@ -361,7 +374,7 @@ def _order(schedule: Schedule, problem: Problem) -> IntArray:
 def _in_order(
     schedule: Schedule, problem: Problem, instances: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Return (instance, device) as planned, without copies and the stubs of the problem."""
+    """Return (instance, device) as planned, without copies and stubs."""
     order = _order(schedule, problem)
     order = order[~schedule.copy[order] & (schedule.task[order] < len(instances))]
     planned = np.array(instances, np.int64)[schedule.task[order]]

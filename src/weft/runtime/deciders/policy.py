@@ -73,5 +73,5 @@ def greedy() -> RuleDecider | PolicyDecider:
 
 
 def batch_keys(policy: object, workload: Workload) -> list[float] | None:
-    """Return the keys by which instances join a batch; None unless the policy is a rule."""
+    """Return the keys by which instances join a batch; None: the policy is no rule."""
     return policy.rule(workload).keys.tolist() if isinstance(policy, RulePolicy) else None

@@ -1,4 +1,4 @@
-"""Priority rules as deciders: the decisions of `RulePolicy`, from heaps of ready tasks."""
+"""Priority rules as deciders: decisions of `RulePolicy` from heaps of ready tasks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KNOWN_PROBLEMS = 256
 
 
 class RuleDecider:
-    """A rule: the first ready instance in its order for which its placement finds a device.
+    """A rule: the first ready instance in order for which placement finds a device.
 
     Ready instances wait on the heap of their kind; those committed or held since are dropped when
     they reach the top.
@@ -83,7 +83,7 @@ class RuleDecider:
 
 
 class RuleWithinJob:
-    """The decisions of a rule within one job, for services: no view, no order of all jobs."""
+    """Decisions of a rule within one job, for services: without view or order of jobs."""
 
     def __init__(self, policy: RulePolicy) -> None:
         self.policy = policy

@@ -1,4 +1,4 @@
-"""Shadow mode: a second policy is asked at every decision and compared, never followed."""
+"""Shadow mode: a second policy decides too, is compared, and never followed."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class ShadowReport:
     gain: float
 
     def __str__(self) -> str:
-        """One line."""
+        """Return one line."""
         share = f"{self.same / self.asked:.0%}" if self.asked else "none"
         return (
             f"{self.policy} in the shadow: asked {self.asked} times, the same decision in {share}, "
-            f"waited {self.waited}, erred {self.erred}, expected gain {self.gain:.3g} s a task"
+            f"waited {self.waited}, erred {self.erred}, expected gain {self.gain:.3g} s per task"
         )
 
 

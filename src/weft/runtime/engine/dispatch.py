@@ -1,4 +1,4 @@
-"""Dispatch of groups to devices: a window of orders per device, and the reservations.
+"""Dispatch of groups to devices: a window of orders per device, and reservations.
 
 A backend that models transfers gets one group per device at a time, once its inputs have arrived,
 as in the simulator. A real backend gets the first `window` groups of each queue ahead of time, like
@@ -173,7 +173,7 @@ class Dispatch:
             running.start = max(running.start, min(event.time, now))
 
     def strays(self) -> list[tuple[int, SentOrder, bool]]:
-        """Remove and return (device, order, running) of orders whose group left its device."""
+        """Remove and return (device, order, running) of orders without a group there."""
         found = []
         for device, machine in enumerate(self.life.machines):
             kept = [machine.running, *machine.queue]
@@ -202,7 +202,7 @@ class Dispatch:
             sent.group.batch = -1 if sent.group.batch == RESERVED else sent.group.batch
 
     def _reserve(self, group: Group, device: int, now: float) -> bool:
-        """Reserve the cost of a group; if its budget is used up, set the time of the next check."""
+        """Reserve the cost of a group; without budget, set the time of the next check."""
         if self.reservations is None or group.batch == RESERVED:
             return True
         job, first = self.life.place[group.members[0]][0], group.members[0]

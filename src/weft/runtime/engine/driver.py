@@ -142,7 +142,7 @@ class Driver:
             observer.ended(self.life, self.now)
 
     def resume(self, entries: Sequence[JournalEntry], path: Callable[[int], Path]) -> None:
-        """Replay journal entries; `path` maps an instance to its result. Call after `begin`."""
+        """Replay journal entries, after `begin`; `path` maps an instance to its result."""
         self.now = self.backend.clock()
         self._early += self._take_arrivals()
         groups = replay(self.life, entries)
@@ -160,7 +160,7 @@ class Driver:
         *,
         wanted: Iterable[int] = (),
     ) -> None:
-        """Add a job: the same workload with one more at its end, or in the place of an ended one.
+        """Add a job to the workload: at its end, or in the place of an ended one.
 
         Not with `drift`, which has loaded the first workload only.
         """
@@ -192,7 +192,9 @@ class Driver:
         # With the estimates the run began with, so that predicted and measured can be compared.
         plain = self.life.trace(scenario, self.name)
         trace = replace(plain, workload=self.workload, measured=True)
-        return trace.named(f"{self.name}, then eft") if self.replaced else trace
+        if not self.replaced:
+            return trace
+        return trace.named(f"{self.name}, then {self.decider.current.name}")
 
     # -- the steps of a moment ----------------------------------------------
 
@@ -314,7 +316,7 @@ class Driver:
                 i,
                 event,
                 overdue=bool(sent) and sent[0].overdue,
-                ours=device in self._ended_by_driver,
+                ended_by_driver=device in self._ended_by_driver,
             )
             if blame is not None:
                 self._blame(i, device, *blame, "", final=blame[0] == "killed")

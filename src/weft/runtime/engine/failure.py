@@ -1,4 +1,4 @@
-"""Failed tasks: the user's traceback, the inputs of the task, and the tasks that need it."""
+"""Failed tasks: the user's traceback, inputs, and the tasks that depend on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fewer searches for garbage while a run lasts: a driver makes objects and keeps them."""
+"""Fewer garbage collections during a run: most of its objects stay alive."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 OBJECTS = 50_000
-"""New objects after which Python looks for garbage in cycles; as it comes, 700."""
+"""New objects after which Python collects garbage; Python's default is 700."""
 
 _lock, _inside, _before = threading.Lock(), [0], [gc.get_threshold()]
 
 
 @contextmanager
 def fewer_collections() -> Iterator[None]:
-    """Let Python look for garbage rarely; the last run that ends restores the threshold.
+    """Collect garbage rarely; the last run that ends restores the threshold.
 
     Examples
     --------

@@ -121,7 +121,10 @@ class Instances:
 
 
 def _reader_counts(workflow: Workflow) -> list[int]:
-    """Count the tasks that read each result; parallel edges are neighbours and count once."""
+    """Count the tasks that read each result; parallel edges count once.
+
+    They are neighbours in the order of edges.
+    """
     src, dst = workflow.src, workflow.dst
     new = np.ones(len(src), bool)
     new[1:] = (np.diff(src) != 0) | (np.diff(dst) != 0)

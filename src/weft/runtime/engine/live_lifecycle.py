@@ -1,4 +1,7 @@
-"""The life cycle of a real run: no modelled transfers, failed attempts, back-off, new jobs."""
+"""The life cycle of a real run, with failed attempts, back-off and new jobs.
+
+Transfers are real, unless they are `modelled`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from weft.sim.view import View
 
 
 class LiveLifecycle(Lifecycle):
-    """A `Lifecycle` for real runs; the cost of its views does not grow with the number of tasks.
+    """A `Lifecycle` for real runs; the cost of its views does not grow with the tasks.
 
     Parameters
     ----------
@@ -58,7 +61,7 @@ class LiveLifecycle(Lifecycle):
         self.failed = [False] * workload.jobs
         """Job -> whether one of its tasks failed for good; such a job has no finish."""
         self.fresh: list[int] | None = None
-        """Instances that became ready since `RuleDecider` cleared the list; None: nobody does."""
+        """Instances that became ready since `RuleDecider` cleared it; None: no `RuleDecider`."""
         self.held: set[int] = set()
         """Ready instances that wait for the end of their back-off."""
         self._shown: IntArray | None = None
@@ -84,7 +87,7 @@ class LiveLifecycle(Lifecycle):
     # -- events -------------------------------------------------------------
 
     def arrive(self, job: int, now: float) -> None:
-        """A job arrives."""
+        """Let a job arrive."""
         if not self._ended[job] and not self._here[job]:
             insort(self._present, job)
         super().arrive(job, now)
@@ -196,7 +199,7 @@ class LiveLifecycle(Lifecycle):
         self.estimate(workload)
 
     def extend(self, workload: Workload, jobs: Sequence[int]) -> None:
-        """Replace the workload by the same one with these jobs, at its end or in ended ones' place.
+        """Replace the workload by one with these jobs, at its end or for ended ones.
 
         A job in the place of an ended one has the same number of tasks and choices.
         """
@@ -255,7 +258,7 @@ class LiveLifecycle(Lifecycle):
         return self._problems[self.place[instance][0]]
 
     def sources(self, instance: int) -> tuple[int | None, ...]:
-        """Return the source instance of each incoming edge; None if the edge was not taken."""
+        """Return the source instance of each incoming edge; None: the edge is not taken."""
         job, task = self.place[instance]
         sources, begin = self._parents[self._template[job]]
         first, parents = self._first[job], sources[begin[task] : begin[task + 1]]
@@ -315,13 +318,16 @@ class LiveLifecycle(Lifecycle):
         )
 
     def expected(self, members: Sequence[int], device: int) -> float:
-        """Expected seconds of a group on a device that is up; quick for one task."""
+        """Return the expected seconds of a group on a device that is up.
+
+        It is quick for one task.
+        """
         if len(members) > 1:
             return super().expected(members, device)
         return self._duration(members[0], device) * self.machines[device].pace
 
     def can_run(self, instance: int, device: int) -> bool:
-        """Whether a device is able to run an instance, up or down."""
+        """Return whether a device is able to run an instance, up or down."""
         return self._duration(instance, device) < inf
 
     def _duration(self, instance: int, device: int) -> float:
@@ -345,7 +351,10 @@ class LiveLifecycle(Lifecycle):
         return float(growth[min(len(members), len(growth)) - 1])
 
     def free_at(self, device: int, now: float) -> float:
-        """Return when a device is free; from a cached sum or, with modelled transfers, time."""
+        """Return when a device is free, from a cache.
+
+        The cache holds the seconds of its queue or, with modelled transfers, the time itself.
+        """
         machine = self.machines[device]
         if self.caches or machine.pace == inf or not machine.queue:
             return super().free_at(device, now)
@@ -469,5 +478,5 @@ class LiveLifecycle(Lifecycle):
 
 
 def _parents(workflow: Workflow) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the source task of each incoming edge by task, and where each task's begin."""
+    """Return the source of each incoming edge by task, and where each task's begin."""
     return small_numbers(workflow.src[workflow.pred_edge]), small_numbers(workflow.pred_ptr)

@@ -1,4 +1,4 @@
-"""Retries and timeouts of the tasks of a run, and which task a lost device is blamed on."""
+"""Retries and timeouts of tasks, and the task to blame for a lost device."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Retries:
         self._crashes: dict[int, int] = {}
 
     def begin(self, rows: range, workflow: Workflow) -> None:
-        """Set the instances of a job to no attempts, and their limits to those of its tasks."""
+        """Set the instances of a job to no attempts, and set their time limits."""
         for table in (self._attempts, self._crashes):
             for i in rows if table else ():
                 table.pop(i, None)
@@ -46,16 +46,16 @@ class Retries:
         return now + self.options.backoff * 2.0 ** (attempts - 1)
 
     def fault_of_loss(
-        self, instance: int, event: DeviceLost, *, overdue: bool, ours: bool
+        self, instance: int, event: DeviceLost, *, overdue: bool, ended_by_driver: bool
     ) -> tuple[Fault, str] | None:
-        """Return the fault if an instance is to blame for a lost device; None: it runs again.
+        """Return the fault if an instance is to blame for a loss; None: it runs again.
 
-        `overdue`: the device was ended as the instance ran too long; `ours`: the driver ended it
-        to cancel another order.
+        `overdue`: the device was ended as the instance ran too long; `ended_by_driver`: to cancel
+        another order.
         """
         if overdue:
             return "timeout", f"it ran longer than its limit of {self.limit(instance):g} s"
-        if ours:
+        if ended_by_driver:
             return None
         if event.fault == "exited":
             return "exited", event.text
