@@ -1,4 +1,4 @@
-"""The calls of a run, ready for other processes: the one table that all real backends use.
+"""The calls of a run, ready for other processes; all real backends use this table.
 
 Functions are numbered and pickled once; arguments are packed when an order needs them, with a slot
 for each result of another task. Each backend supplies its own way of pickling.
@@ -94,7 +94,7 @@ class Calls(Generic[P]):
         self.extend(workload, calls, 0)
 
     def extend(self, workload: Workload, calls: Sequence[Call] | None, first: int) -> None:
-        """Set the calls from instance `first` on; refuse a function that cannot be pickled."""
+        """Set the calls from instance `first` on; refuse functions that cannot be pickled."""
         count = max(len(self._calls), first + len(calls or ()))
         if calls is None or count != workload.instances:
             raise InvalidInput(
@@ -119,7 +119,7 @@ class Calls(Generic[P]):
             self._numbers = {key: known for key, known in self._numbers.items() if key in used}
 
     def preload(self) -> list[bytes]:
-        """Return the functions to load before the clock starts; none if there are too many."""
+        """Return the functions to load before the clock starts; none if they are too many."""
         return self.functions if len(self.functions) <= PRELOAD_LIMIT else []
 
     def name(self, instance: int) -> str:

@@ -228,7 +228,7 @@ class FakeBackend:
         self._events.append(protocol.DeviceAdded(device, self._now, pace))
 
     def _seconds(self, order: Order, device: int) -> float:
-        """Return the true seconds of a group, in the order of operations of docs/simulator.md."""
+        """Return the true seconds of a group, in the order of steps of docs/simulator.md."""
         longest = 0.0
         for i in order.members:
             job, task = self.workload.task_of(i)

@@ -1,4 +1,4 @@
-"""Processes that tasks leave behind, found by an inherited variable, and their end.
+"""Processes that tasks leave behind: found by an inherited variable, and killed.
 
 A process group holds the children that stay in it; the variable also finds those that started a
 session of their own or lost their parent (Linux only: /proc shows the variables of a process). A

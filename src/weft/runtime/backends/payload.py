@@ -49,7 +49,9 @@ class Payload(NamedTuple):
 
 
 def pickled(value: Any, *, shared_from: int = sys.maxsize) -> tuple[bytes, list[memoryview]]:
-    """Pickle a value, by value what other processes cannot import; return its large buffers too.
+    """Pickle a value; return its large buffers too.
+
+    Functions and classes that other processes cannot import are pickled by value.
 
     Examples
     --------
@@ -142,7 +144,10 @@ PREFIX = "weft-"
 
 
 def make_folder() -> Path:
-    """Make a folder for payloads, in memory if possible; remove those of dead processes."""
+    """Make a folder for payloads, in memory if possible.
+
+    Folders of dead processes are removed.
+    """
     for old in sorted(o for home in (_home(), _disk()) for o in home.glob(f"{PREFIX}*-*")):
         pid = old.name.removeprefix(PREFIX).split("-")[0]
         if pid.isdigit() and not _alive(int(pid)):
@@ -202,7 +207,10 @@ def _alive(pid: int) -> bool:
 
 
 def _write(path: Path, buffers: list[memoryview]) -> tuple[Path, tuple[tuple[int, int], ...]]:
-    """Write buffers, to disk if memory is full: a write raises where a map gets a signal."""
+    """Write buffers, to disk if memory is full.
+
+    A write to full memory raises an error; a write to a map would end the process by a signal.
+    """
     try:
         return path, _write_at(path, buffers)
     except OSError as error:

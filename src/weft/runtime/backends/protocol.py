@@ -17,14 +17,17 @@ from weft.model import Cluster, Workload
 
 @dataclass(frozen=True)
 class Input:
-    """Placeholder in a `Call` for the result at the k-th incoming edge (parents by number)."""
+    """Placeholder in a `Call` for the result at the k-th incoming edge.
+
+    Edges are in the order of the parents' numbers.
+    """
 
     edge: int
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """The function of a task and its arguments, with an `Input` per result of a parent.
+    """The function of a task and its arguments, with an `Input` per parent's result.
 
     An `Input` is None if its edge was not taken.
     """
@@ -75,7 +78,7 @@ class Started:
 
 @dataclass(slots=True)
 class Finished:
-    """The end of an order; per member the bytes of its result and its branches, if any.
+    """The end of an order: bytes of the result and branches, if any, of each member.
 
     `worker` names the process that ran it, if processes outlive a run.
     """
@@ -159,7 +162,7 @@ class Backend(Protocol):
         ...
 
     def extend(self, workload: Workload, calls: Sequence[Call] | None, first: int) -> None:
-        """Add a job with its calls: at the end of the same workload, or in an ended one's place.
+        """Add a job with its calls: at the end of the workload, or for an ended one.
 
         `first` is its first instance.
         """
@@ -170,7 +173,7 @@ class Backend(Protocol):
         ...
 
     def submit(self, order: Order, device: int, priority: float) -> None:
-        """Queue an order on a device; lower priority values first, if the backend can choose."""
+        """Queue an order on a device; lower priorities first, if the backend can choose."""
         ...
 
     def cancel(self, number: int) -> None:
@@ -178,7 +181,7 @@ class Backend(Protocol):
         ...
 
     def wait(self, until: float) -> list[Event]:
-        """Return the next events, or none at `until`; none earlier means that none can follow."""
+        """Return the next events, or none at `until`; none before it: none can follow."""
         ...
 
     def fetch(self, instance: int) -> Any:

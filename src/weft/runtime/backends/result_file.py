@@ -1,4 +1,4 @@
-"""Results on disk: a keyed digest, the length of the header, the header, the buffers.
+"""Results on disk: keyed digest, length of the header, header, buffers.
 
 The digest is verified before anything is unpickled: a file that was cut, damaged, or written by
 anybody else is refused.

@@ -184,7 +184,7 @@ class WorkerRegistry:
         return any(site.id == facts["id"] for site in self.sites)
 
     def handshake(self, site: WorkerSite) -> threading.Thread:
-        """Start a handshake in a thread, as new workers are slow; the inbox gets its answer."""
+        """Start a handshake in a thread, as new workers are slow; it ends in the inbox."""
         thread = threading.Thread(target=self._handshake, args=(site, site.id), daemon=True)
         thread.start()
         return thread

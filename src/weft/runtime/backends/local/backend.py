@@ -259,7 +259,7 @@ class LocalBackend(WorkerDevices):
         self._close_waker()
 
     def abandon(self) -> None:
-        """Close this process's ends of all pipes; in a forked child, whose parent has the rest."""
+        """Close this process's ends of all pipes, in a forked child: its parent uses them."""
         for w in self._workers:
             if w is not None:
                 w.box.close()
@@ -290,17 +290,6 @@ class LocalBackend(WorkerDevices):
         elif self._left_out(w, text, fault):
             return
         self._spawn(w.device)
-
-    def _flush(self) -> None:
-        for w in list(self._unsent):
-            if w.box.flush():
-                del self._unsent[w]
-                if w in self._stalled:
-                    self._stalled.discard(w)
-                    self._poll.await_room(w.box.fd, wanted=False)
-            elif w not in self._stalled:
-                self._stalled.add(w)
-                self._poll.await_room(w.box.fd, wanted=True)
 
     def _receive_all(self, seconds: float) -> bool:
         """Receive messages for at most `seconds`; return whether there were any."""
@@ -334,8 +323,8 @@ class LocalBackend(WorkerDevices):
             self._replace_dead(w)
 
     def _handle(self, w: WorkerLink, message: tuple[Any, ...]) -> None:
-        if message[0] == "hello":
-            w.greeted(message)
+        if message[0] == "handshake":
+            w.record_handshake(message)
             if not w.ready:
                 w.ready = True
                 self._events.append(protocol.DeviceAdded(w.device, self.clock()))

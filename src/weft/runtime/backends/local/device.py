@@ -95,7 +95,7 @@ def _processes_of(cluster: Cluster) -> list[LocalDevice]:
 
 
 def with_nodes_of(cluster: Cluster, given: object) -> Cluster:
-    """Return the cluster of a backend with nodes and costs as given, if a cluster was given."""
+    """Return the cluster of a backend, with nodes and costs of a given one, if any."""
     if not isinstance(given, Cluster):
         return cluster
     return replace(cluster, **{name: getattr(given, name) for name in GIVEN})
@@ -113,7 +113,7 @@ def local_cluster(devices: Sequence[LocalDevice]) -> Cluster:
 
 
 def _gpus() -> list[LocalDevice]:
-    """Return one device per GPU, which sees that GPU only; its speed comes from the profile."""
+    """Return one device per GPU, which sees that GPU only, with its profiled speed."""
     gpus = [device for device in discover(thorough=False) if device.kind != "cpu"]
     speeds = relative_speeds() if gpus else {}
     return [

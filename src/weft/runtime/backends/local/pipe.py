@@ -67,7 +67,7 @@ class MessagePipe:
         return True
 
     def take(self) -> list[bytes]:
-        """The messages that are here, whole; `EOFError` when there can be no more."""
+        """Return the whole messages that have arrived; `EOFError` if no more can follow."""
         try:
             data = os.read(self.fd, CHUNK)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Local processes that the runs and executors of one Python process use one after the other.
+"""Local processes that the runs and executors of one program use in turn.
 
 A backend that is closed waits here, with its processes, for the next one with the same devices and
 the same surroundings (environment, folder, import path); another one replaces it. The processes
@@ -22,7 +22,7 @@ _idle: list[SharedBackend] = []
 
 
 class SharedBackend(LocalBackend):
-    """A local backend whose processes are kept when it is closed. Get one with `shared_backend`."""
+    """A local backend whose processes survive `close`; `shared_backend` returns one."""
 
     def __init__(self, devices: LocalDevices = None) -> None:
         super().__init__(devices)
@@ -79,7 +79,10 @@ def end_idle_processes() -> None:
 
 
 def _forget_in_child() -> None:
-    """Leave the parent's processes to the parent: a pipe that stays open would keep them alive."""
+    """Close a forked child's pipes to its parent's processes.
+
+    An open pipe would keep them alive.
+    """
     global _lock  # noqa: PLW0603  # another thread may have held it
     _lock = threading.Lock()
     for backend in _idle:

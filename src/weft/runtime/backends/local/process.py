@@ -42,7 +42,7 @@ main(pipe)
 
 
 class WorkerLink(ABC):
-    """The driver's side of a worker that runs the orders of a device one after the other.
+    """The driver's side of a worker, which runs the orders of a device in turn.
 
     Subclasses reach the process itself: one of this machine, or one of a batch system.
     """
@@ -66,18 +66,18 @@ class WorkerLink(ABC):
         self.orders: deque[Order] = deque()
         self.loaded_functions: set[int] = set()
         """Numbers of the functions it received."""
-        self.hellos_due = 1
+        self.handshakes_due = 1
         """Answers still expected: one after the start, one after each `preload`."""
 
     def preload(self, functions: Sequence[bytes]) -> None:
-        """Send functions before the clock starts, so that imports do not count as run time."""
+        """Send functions before the clock starts: imports do not count as run time."""
         self.loaded_functions.clear()
         self._send("clear")
         for number, data in enumerate(functions):
             self.send_function(number, data)
         self._send("ping")
         self.box.flush()
-        self.hellos_due += 1
+        self.handshakes_due += 1
 
     def send_function(self, number: int, data: bytes) -> None:
         """Send a function once."""
@@ -91,20 +91,20 @@ class WorkerLink(ABC):
         poll = select.poll()
         poll.register(self.box.fd, select.POLLIN)
         try:
-            while self.hellos_due and (left := deadline - time.perf_counter()) > 0:
+            while self.handshakes_due and (left := deadline - time.perf_counter()) > 0:
                 # In steps: bytes that did not fit into the socket are still to be sent.
                 poll.poll(1000.0 * min(left, 1.0 if self.box.flush() else 0.01))
                 for message in map(pickle.loads, self.box.take()):
-                    if message[0] == "hello":
-                        self.greeted(message)
+                    if message[0] == "handshake":
+                        self.record_handshake(message)
         except EOFError:
             self.exit_code(1.0)
-        self.ready = self.hellos_due == 0
+        self.ready = self.handshakes_due == 0
         return self.ready
 
-    def greeted(self, message: tuple[Any, ...]) -> None:
+    def record_handshake(self, message: tuple[Any, ...]) -> None:
         """Count an answer, which has the process id and the time of the worker."""
-        self.hellos_due -= 1
+        self.handshakes_due -= 1
 
     def start_failure(self) -> tuple[str, Literal["exited", "killed"]]:
         """Return why the handshake failed."""

@@ -93,7 +93,9 @@ class Setting:
 
 
 class TaskRun(NamedTuple):
-    """A call: number, function, arguments with slots, and a payload per slot (None: not taken).
+    """A call: number, function, arguments with slots, and a payload per slot.
+
+    The payload of an edge that was not taken is None.
 
     Payloads are plain tuples.
     """
@@ -118,7 +120,7 @@ def main(pipe: Connection) -> None:
     watch = threading.Thread(target=_end_with_driver, args=(pipe, setting.folder), daemon=True)
     watch.start()
     box = MessagePipe(pipe, blocking=True)
-    _send(box, _hello())
+    _send(box, _handshake())
     with contextlib.suppress(EOFError):  # the driver is gone
         _serve(box)
     watch.join()  # it ends this process, regardless of threads and exit handlers of tasks
@@ -149,11 +151,11 @@ def _serve(box: MessagePipe) -> None:
             functions.clear()
             dropped.clear()
         else:
-            _send(box, _hello())
+            _send(box, _handshake())
 
 
-def _hello() -> bytes:
-    return pickle.dumps(("hello", os.getpid(), time.perf_counter()))
+def _handshake() -> bytes:
+    return pickle.dumps(("handshake", os.getpid(), time.perf_counter()))
 
 
 def _send(box: MessagePipe, message: bytes) -> None:
@@ -192,7 +194,7 @@ def _perform(run: TaskRun, functions: Functions) -> bytes:
 def attempt(
     call: Callable[[], Any], *, chooses: bool
 ) -> tuple[tuple[Any, ...], Any, tuple[str, str] | None]:
-    """Return the branches and the value of a call or, if it raised, error and traceback."""
+    """Return branches and value of a call or, if it raised, error and traceback."""
     try:
         value = call()
         return (*_split(value), None) if chooses else ((), value, None)
@@ -298,7 +300,7 @@ def _confine(setting: Setting) -> None:
 
 
 def _end_with_driver(pipe: Connection, folder: str) -> None:
-    """End this process, its children and its folder when the driver dies, even by SIGKILL."""
+    """End this process, its children and its folder when the driver dies by any cause."""
     poll = select.poll()
     poll.register(pipe.fileno(), getattr(select, "POLLRDHUP", 0))  # closed by the driver
     poll.poll()

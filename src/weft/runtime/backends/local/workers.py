@@ -60,6 +60,18 @@ class WorkerDevices(RealBackend):
                 self._at[file] = w
                 self._poll.register(file)
 
+    def _flush(self) -> None:
+        """Send queued messages as far as the pipes have room."""
+        for w in list(self._unsent):
+            if w.box.flush():
+                del self._unsent[w]
+                if w in self._stalled:
+                    self._stalled.discard(w)
+                    self._poll.await_room(w.box.fd, wanted=False)
+            elif w not in self._stalled:
+                self._stalled.add(w)
+                self._poll.await_room(w.box.fd, wanted=True)
+
     def _forget_worker(self, w: WorkerLink) -> None:
         for file in [file for file, owner in self._at.items() if owner is w]:
             self._poll.unregister(file)

@@ -104,9 +104,9 @@ class PilotLink(WorkerLink):
             self._arrivals(0.2)
         return self.connected and super().handshake()
 
-    def greeted(self, message: tuple[Any, ...]) -> None:
+    def record_handshake(self, message: tuple[Any, ...]) -> None:
         """Compare clocks: the least delay is the best estimate."""
-        super().greeted(message)
+        super().record_handshake(message)
         if not self._same_clock:
             self.offset = min(self.offset, time.perf_counter() - message[2])
 

@@ -20,13 +20,13 @@ sys.path[:], sys.argv[:] = path, argv
 from weft.runtime.backends.pilots.program import main
 main(*facts)
 """
-"""Program text; the facts, with the key, come on standard input, where nobody else reads them."""
+"""Program text; the facts, with the key, come on standard input, which only the pilot reads."""
 
 CONNECT_SECONDS = 30.0
 
 
 class PilotFacts(NamedTuple):
-    """Number and key of a pilot, the driver's address, and a file in its shared memory."""
+    """Number and key of a pilot, address of the driver, a file in its shared memory."""
 
     number: int
     address: tuple[str, int]

@@ -131,7 +131,7 @@ class RayBackend(ActorBackend):
         self._retract([sent])
 
     def wait(self, until: float) -> list[Event]:
-        """Wait for what the actors run first, for those that start, and for those that die."""
+        """Wait for the actors: first calls that end, actors that start, actors that die."""
         while not self._events:
             timeout = None if until == inf else max(0.0, until - self.clock())
             self._replace_unstarted()
@@ -200,7 +200,7 @@ class RayBackend(ActorBackend):
         self._session.close()
 
     def run_plan(self, rows: Sequence[PlanRow], on_finish: OnFinish, *, fixed: bool) -> None:
-        """Make the calls of a plan ahead of their inputs; Ray passes results between actors.
+        """Make the calls of a plan ahead of their inputs; Ray passes on the results.
 
         The driver does the rest if a task fails or an actor is lost.
         """
@@ -234,7 +234,9 @@ class RayBackend(ActorBackend):
         ]
 
     def run_graph(self, rows: Sequence[PlanRow], on_finish: OnFinish) -> bool:
-        """Run all tasks as Ray's own, which it places; return False if actors hold its processors.
+        """Run all tasks as Ray's own, which it places.
+
+        Return False if actors hold its processors.
 
         The driver does the rest if a task fails or an actor is lost.
         """

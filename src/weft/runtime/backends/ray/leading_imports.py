@@ -1,4 +1,4 @@
-"""The imports with which functions begin: a call makes them first, so they can be made ahead of it.
+"""Imports at the beginning of functions, which can be made ahead of a call.
 
 A module that is imported at the beginning of a function, and not at the top of its file, is loaded
 by the first call in each process, which may take longer than the call itself.
@@ -26,7 +26,7 @@ PARTS = frozenset(
 
 
 class LeadingImport(NamedTuple):
-    """The arguments of `__import__`: module, names that are imported from it, and level."""
+    """The arguments of `__import__`: module, names to import from it, and level."""
 
     module: str
     names: tuple[str, ...]
@@ -74,7 +74,7 @@ def make_leading_imports(function: Any) -> None:
 
 
 def _plain(function: Any) -> Any:
-    """Return the function itself, without `weft.task` and bound arguments; None: it has no code."""
+    """Return the function within `weft.task` and bound arguments; None without code."""
     while isinstance(function, partial | Body):
         function = function.func if isinstance(function, partial) else function.task.function
     return function if isinstance(function, FunctionType) else None

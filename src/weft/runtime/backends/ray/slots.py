@@ -1,4 +1,4 @@
-"""The actors of devices: their calls, clocks, causes of loss and estimated transfers."""
+"""Actors of devices: their calls, clocks, causes of loss and estimated transfers."""
 
 from __future__ import annotations
 
