@@ -19,7 +19,7 @@ from weft.model.columns import FloatArray, IntArray
 from weft.planners.objective import Goal, score
 from weft.planners.packing.pools import Pools
 from weft.planners.packing.profile import Profile, clear_profile, earliest_fit, empty_profile, use
-from weft.planners.search.annealing import BEST, CURRENT, Chain, Path, keep, set_state
+from weft.planners.search.annealing import Chain, Path, keep, set_state
 from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.order_moves import (
@@ -144,9 +144,9 @@ def begin_packed(w: PackingDecoder, c: Chain, order: IntArray, choice: IntArray)
     """Start a chain at an order and choices; its best state stays if it is better."""
     set_state(c, order, choice)
     value = decode_packed(w, c, np.inf, 0, NONE, np.inf)
-    c.value[CURRENT] = value
+    c.value[0].current = value
     _trace_path(w, c.path, c.random)
-    if value < c.value[BEST]:
+    if value < c.value[0].best:
         keep(c)
     return value
 
@@ -231,7 +231,7 @@ def anneal_packed(
     """Try a number of moves at a temperature; stop when the best value meets the target."""
     n, many = len(c.order), len(w.pools.first) > 1
     for _ in range(moves):
-        now = c.value[CURRENT]
+        now = c.value[0].current
         limit = now * (1.0 + 1e-12) - temperature * np.log(1.0 - uniform(c.random))
         t, new, there = below(c.random, n), KEEP, NONE
         if uniform(c.random) < CRITICAL:
@@ -257,10 +257,10 @@ def anneal_packed(
             if there != NONE:
                 shift(c.order, c.place, there, here)
             continue
-        c.value[CURRENT] = value
+        c.value[0].current = value
         if value != now:  # then all tasks were placed
             _trace_path(w, c.path, c.random)
-        if value < c.value[BEST]:
+        if value < c.value[0].best:
             keep(c)
             if value <= target:
                 return

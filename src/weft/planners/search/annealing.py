@@ -27,6 +27,8 @@ from weft.planners.search.decoder import Decoder, decode, decode_from
 from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.order_moves import ANY, ANY_SHARE, draw_move, shift, uniform
+from weft.sim.kernel.records import record
+from weft.sim.kernel.tables import Table
 
 OTHER_ANY_SHARE = 0.2
 """`ANY_SHARE` for objectives other than the makespan: an early finish is worth less for them."""
@@ -34,7 +36,7 @@ OTHER_ANY_SHARE = 0.2
 GROUP = 2
 """Most tasks of a move."""
 
-CURRENT, BEST = 0, 1
+VALUE = record("current best", "")
 
 
 class Path(NamedTuple):
@@ -58,7 +60,7 @@ class Chain(NamedTuple):
     choice: IntArray  # (n,) device, or ANY
     best_order: IntArray
     best_choice: IntArray
-    value: FloatArray  # current, best
+    value: Table  # (1,) of the current and of the best state
     random: np.ndarray  # (1,) uint64
     path: Path
     group: IntArray  # (GROUP,) scratch memory: tasks that move together
@@ -68,7 +70,7 @@ class Chain(NamedTuple):
 def make_chain(n: int, seed: int) -> Chain:
     """Make the chain of n tasks; `begin` fills it."""
     order, place, choice, best_order, best_choice = (np.zeros(n, np.int64) for _ in range(5))
-    value, random = np.full(2, np.inf), np.array([seed | 1], np.uint64)
+    value, random = np.full(1, np.inf, VALUE), np.array([seed | 1], np.uint64)
     group, old = np.zeros(GROUP, np.int64), np.zeros(GROUP, np.int64)
     return Chain(
         order, place, choice, best_order, best_choice, value, random, make_path(n), group, old
@@ -96,17 +98,17 @@ def begin(
 ) -> float:
     """Start a chain at an order and choices; its best state stays if it is better."""
     set_state(c, order, choice)
-    c.value[CURRENT] = decode(a, goal, c.order, c.choice, tail, w)
+    c.value[0].current = decode(a, goal, c.order, c.choice, tail, w)
     trace_path(a, w, c.path)
-    if c.value[CURRENT] < c.value[BEST]:
+    if c.value[0].current < c.value[0].best:
         keep(c)
-    return float(c.value[CURRENT])
+    return float(c.value[0].current)
 
 
 @njit
 def keep(c: Chain) -> None:
     """Store the current state as the best."""
-    c.value[BEST] = c.value[CURRENT]
+    c.value[0].best = c.value[0].current
     c.best_order[:] = c.order
     c.best_choice[:] = c.choice
 
@@ -179,7 +181,7 @@ def anneal(
     """Try a number of moves at a temperature; stop when the best value meets the target."""
     anywhere = ANY_SHARE if goal.plain else OTHER_ANY_SHARE
     for _ in range(moves):
-        now = c.value[CURRENT]
+        now = c.value[0].current
         limit = now * (1.0 + 1e-12) - temperature * np.log(1.0 - uniform(c.random))
         path, p = c.path, a.pace.shape[1]
         t, new, there, size = draw_move(
@@ -209,10 +211,10 @@ def anneal(
             else:
                 undo_choices(c, size)
             continue
-        c.value[CURRENT] = value
+        c.value[0].current = value
         if value != now:  # then all tasks were placed, and the chains are complete
             trace_path(a, w, c.path)
-        if value < c.value[BEST]:
+        if value < c.value[0].best:
             keep(c)
             if value <= target:
                 return

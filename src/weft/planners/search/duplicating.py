@@ -23,7 +23,7 @@ from weft.planners.lists.duplication import (
     no_executions,
     runs_on,
 )
-from weft.planners.search.annealing import BEST, CURRENT, Chain, keep, set_state
+from weft.planners.search.annealing import Chain, keep, set_state
 from weft.sim.kernel.gaps import NONE, gap_in_chain, link
 from weft.sim.kernel.jit import njit, njit_inline
 from weft.sim.kernel.order_moves import (
@@ -167,10 +167,10 @@ def begin_copies(
 ) -> float:
     """Start a chain at an order and choices; its best state stays if it is better."""
     set_state(c, order, choice)
-    c.value[CURRENT] = decode_copies(a, c.order, c.choice, tail, np.inf, w)
-    if c.value[CURRENT] < c.value[BEST]:
+    c.value[0].current = decode_copies(a, c.order, c.choice, tail, np.inf, w)
+    if c.value[0].current < c.value[0].best:
         keep(c)
-    return float(c.value[CURRENT])
+    return float(c.value[0].current)
 
 
 @njit
@@ -185,7 +185,7 @@ def anneal_copies(
 ) -> None:
     """Try a number of moves at a temperature; stop when the best value meets the target."""
     for _ in range(moves):
-        limit = c.value[CURRENT] * (1.0 + 1e-12) - temperature * np.log(1.0 - uniform(c.random))
+        limit = c.value[0].current * (1.0 + 1e-12) - temperature * np.log(1.0 - uniform(c.random))
         t = below(c.random, len(c.order))
         here, there, old = c.place[t], c.place[t], c.choice[t]
         if uniform(c.random) < DEVICE_MOVES:
@@ -200,8 +200,8 @@ def anneal_copies(
             shift(c.order, c.place, here, there)
         value = decode_copies(a, c.order, c.choice, tail, limit, w)
         if value <= limit:
-            c.value[CURRENT] = value
-            if value < c.value[BEST]:
+            c.value[0].current = value
+            if value < c.value[0].best:
                 keep(c)
                 if value <= target:
                     return

@@ -32,7 +32,7 @@ from weft.planners.packing.serial import (
     order_of,
     pack_in_order,
 )
-from weft.planners.search.annealing import CURRENT, make_chain
+from weft.planners.search.annealing import make_chain
 from weft.planners.search.clock import Clock
 from weft.planners.search.decoder import make_decoder
 from weft.planners.search.team import MAKESPAN, REFINING_FACTOR, SHORT_SHARE, Progress, Team, Worker
@@ -70,7 +70,7 @@ class PackingWorker(Worker):
     def _close_gaps(self) -> None:
         """Pack the current schedule from its end and from its beginning while that helps."""
         rows = self._rows()
-        length = before = float(self.chain.value[CURRENT])
+        length = before = float(self.chain.value[0]["current"])
         while length_of(other := back_and_forth(self.directions, rows)) < length:
             rows, length = other, length_of(other)
         if length < before:

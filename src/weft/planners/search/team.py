@@ -16,7 +16,7 @@ from weft.model.columns import FloatArray, IntArray
 from weft.planners.bounds import chain_tails
 from weft.planners.objective import Goal, Objective
 from weft.planners.search import duplicating
-from weft.planners.search.annealing import BEST, Chain, anneal, begin, make_chain
+from weft.planners.search.annealing import Chain, anneal, begin, make_chain
 from weft.planners.search.clock import Clock, now
 from weft.planners.search.decoder import Decoder, decode, make_decoder
 from weft.planners.search.duplicating import CopyDecoder, make_copy_decoder
@@ -69,7 +69,7 @@ class Worker:
     @property
     def best(self) -> float:
         """The best value so far."""
-        return float(self.chain.value[BEST])
+        return float(self.chain.value[0]["best"])
 
     def begin(self, order: IntArray, choice: IntArray) -> None:
         """Start a run at this state; the best state so far stays."""
