@@ -9,7 +9,7 @@ from weft.sim.story import State, Stories
 
 
 def test_stories_stay_as_they_were_while_others_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(story, "FORGOTTEN", 20)
+    monkeypatch.setattr(story, "ENDED_LINES", 20)
     stories = Stories([f"task {i}" for i in range(6)])
     stories.move(0, State.READY, 0.5, "arrived")
     stories.move(0, State.COMMITTED, 1.5, "to device 'a'")

@@ -98,7 +98,7 @@ def device_tails(problem: Problem) -> FloatArray:
 
 
 def chain_tails(problem: Problem) -> FloatArray:
-    """Return the shortest time from a task's finish to the end, without transfers: (n, 1)."""
+    """Return the shortest time from a finish to the end, without transfers: (n, 1)."""
     cheapest = problem.work * problem.best_pace[problem.row]
     return _chain_heads(problem.arrays.reversed(), cheapest)[:, None]
 
@@ -106,7 +106,10 @@ def chain_tails(problem: Problem) -> FloatArray:
 def _heads_and_tails(
     problem: Problem, forward: ProblemArrays, cheapest: FloatArray, copies: bool
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Return (n,) heads, (n,) tails, and the best bound through one task on its best device."""
+    """Return (n,) heads, (n,) tails, and the best bound through one task.
+
+    The task is on its best device.
+    """
     backward = problem.arrays.reversed()
     if problem.n * problem.p > CELL_LIMIT:
         heads, tails = _chain_heads(forward, cheapest), _chain_heads(backward, cheapest)
@@ -145,7 +148,10 @@ def _duration(a: ProblemArrays, task: int, device: int) -> float:
 
 @njit
 def _device_heads(a: ProblemArrays) -> FloatArray:
-    """Compute heads per device, inf where a task cannot run; parents compete for the device."""
+    """Compute heads per device, inf where a task cannot run.
+
+    Parents compete for the device.
+    """
     n, p = len(a.work), a.pace.shape[1]
     head, done = np.zeros((n, p)), np.empty((n, p))
     widest = 0
@@ -334,7 +340,7 @@ def _weighted(total: FloatArray, pace: FloatArray, weight: FloatArray, load: Flo
 
 
 def _between(problem: Problem, heads: FloatArray, tails: FloatArray) -> float:
-    """Maximise least head + area + least tail over sets of tasks with these least values."""
+    """Maximise head + area + tail over sets of tasks with at least this head and tail."""
     best = 0.0
     weight = _area_bound(*_row_totals(problem, np.ones(problem.n, bool)))[1]
     for _ in range(3):  # weights of the best set may find a better set

@@ -25,7 +25,7 @@ CUTS = 6
 
 
 def capacity_shares(problem: Problem) -> Iterator[FloatArray]:
-    """Yield (n,) seconds x share of each task, at the least over the devices that can run it."""
+    """Yield (n,) seconds x share of each task, least over the devices able to run it."""
     if not problem.contended:
         return
     needs, group = np.unique(

@@ -138,7 +138,10 @@ def _restrict(
     group: IntArray,
     target: float,
 ) -> bool:
-    """Remove the impossible devices of each group from all its tasks; return whether any was."""
+    """Remove the impossible devices of each group from all its tasks.
+
+    Returns whether any device was removed.
+    """
     n, p, changed = len(group), possible.shape[1], False
     members = np.empty(n, np.int64)
     for root in range(n):
@@ -165,7 +168,10 @@ def _restrict(
 def _sequence_fits(
     a: ProblemArrays, heads: FloatArray, tails: FloatArray, tasks: IntArray, d: int, target: float
 ) -> bool:
-    """Return whether no set of tasks with late heads and long tails is too long for one device."""
+    """Return whether the tasks of a group may fit on one device.
+
+    No set of tasks with late heads and long tails is too long for the device.
+    """
     size = len(tasks)
     if size == 1:
         return True

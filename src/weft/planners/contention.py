@@ -1,4 +1,4 @@
-"""Shared links as planners see them: independent links, as slow as a replay shows them."""
+"""Shared links as planners see them: independent, as slow as in a replay."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from weft.model.columns import FloatArray
 
 
 def independent(problem: Problem, sharers: float | FloatArray = 1.0) -> Problem:
-    """Return the problem on independent links, each with a part of the rate of its route.
+    """Return the problem on independent links.
 
-    `sharers` is one number, or (nodes, nodes): by how much links are slower.
+    Each has a part of the rate of its route. `sharers` is one number, or (nodes, nodes): by how
+    much links are slower.
     """
     c = problem.cluster
     apart = c.node[:, None] != c.node[None, :]
@@ -23,9 +24,10 @@ def independent(problem: Problem, sharers: float | FloatArray = 1.0) -> Problem:
 
 
 def slowness_seen(problem: Problem, moved: Transfers) -> FloatArray:
-    """(nodes, nodes) seconds of the transfers between nodes over those of independent links.
+    """Return the slowdown (nodes, nodes) of transfers between nodes.
 
-    Between nodes where nothing moved it is the mean.
+    It is their seconds over those on independent links. Between nodes where nothing moved it is the
+    mean.
     """
     c = problem.cluster
     nodes = len(c.node_names)

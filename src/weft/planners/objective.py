@@ -1,4 +1,7 @@
-"""Objectives of search planners: a weighted sum of makespan, energy, cost and service of jobs."""
+"""Objectives of search planners: makespan, energy, cost and service of jobs.
+
+An objective is a weighted sum of these.
+"""
 
 from __future__ import annotations
 
@@ -189,7 +192,10 @@ class Objective:
         )
 
     def _service(self, jobs: int) -> tuple[FloatArray, FloatArray]:
-        """(jobs,) deadlines, and shares of jobs in means; empty if deadlines do not count."""
+        """Return deadlines and shares of jobs in means: (jobs,).
+
+        They are empty if deadlines do not count.
+        """
         if not self.by_deadline:
             return np.zeros(0), np.zeros(0)
         for what, given in (("deadlines", self.deadlines), ("priorities", self.priorities)):
@@ -219,7 +225,7 @@ class Objective:
         return float((problem.work * cheapest[problem.row]).sum()) * (1.0 - 1e-9)
 
     def _prices(self, problem: Problem) -> FloatArray:
-        """(p,) money per second of work."""
+        """Return the money per second of work: (p,)."""
         cluster = problem.cluster
         if not self.cost or (not self.price and cluster.price.any()):
             return np.zeros(problem.p)
@@ -254,7 +260,7 @@ def _listed(price: Prices) -> tuple[float, ...] | tuple[tuple[str, float], ...]:
 
 
 def _by_name(price: Mapping[str, float], problem: Problem) -> FloatArray:
-    """(p,) the price of each device: by its name, else by its kind."""
+    """Return the price (p,) of each device: by its name, else by its kind."""
     names, kinds = problem.cluster.names, problem.cluster.kinds
     known = tuple(dict.fromkeys((*names, *kinds)))
     for name in price:
@@ -267,9 +273,9 @@ def _by_name(price: Mapping[str, float], problem: Problem) -> FloatArray:
 
 
 def union_of_jobs(workload: Workload) -> tuple[Problem, dict[str, tuple[float, ...]]]:
-    """Merge the jobs of a workload that arrive together; return options of `weft.plan` with it.
+    """Merge the jobs of a workload that arrive together.
 
-    Deadlines count from the arrival.
+    Returns the problem and the options of `weft.plan` for it. Deadlines count from the arrival.
 
     Examples
     --------
@@ -292,7 +298,7 @@ def union_of_jobs(workload: Workload) -> tuple[Problem, dict[str, tuple[float, .
 
 
 def union(problems: Sequence[Problem], *, name: str = "batch") -> tuple[Problem, tuple[int, ...]]:
-    """Merge problems on one cluster; return the problem and the job of each of its tasks.
+    """Merge problems on one cluster; return the problem and the job of each task.
 
     For the objectives `completion`, `tardiness` and `late`.
 

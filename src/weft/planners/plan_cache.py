@@ -1,4 +1,7 @@
-"""`PlanCache`: plans by the content of their problem; plans of the same shape start a search."""
+"""`PlanCache`: plans by the content of their problem.
+
+Plans of problems of the same shape start a search.
+"""
 
 from __future__ import annotations
 

@@ -60,9 +60,10 @@ class Solution:
 
 
 class Planner(Protocol):
-    """Problem -> Solution. Planners are frozen dataclasses; their options are their fields.
+    """A planner: Problem -> Solution.
 
-    `seconds` is a time limit and `seed` a seed; quick and deterministic planners ignore them.
+    Planners are frozen dataclasses; their options are their fields. `seconds` is a time limit and
+    `seed` a seed; quick and deterministic planners ignore them.
     """
 
     @property
@@ -136,7 +137,7 @@ class Plan(Displayed):
 
     @property
     def cost(self) -> float:
-        """Money for the rent of all devices until the last task ends, and for the variants."""
+        """Money for the variants and for the rent of all devices until the last finish."""
         extra = sum(variant.cost for variant in self.variants.values())
         return self.problem.cluster.rent(self.makespan) + extra
 
@@ -205,7 +206,10 @@ def plan(
 def solve(
     planner: Planner, problem: Problem, seconds: float | None = None, seed: int = 0
 ) -> Solution:
-    """Plan a problem; with set-ups or shared links, the best of several plans by their replay."""
+    """Plan a problem.
+
+    With set-ups or shared links, the result is the best of several plans by their replay.
+    """
     if problem.cluster.network is None and not problem.cluster.has_setup:
         return _solve_alone(planner, problem, seconds, seed)
     if (members := getattr(planner, "planners", None)) is not None:
@@ -241,7 +245,10 @@ def _value(problem: Problem, objective: Objective, schedule: Schedule) -> float:
 
 
 def _moved(problem: Problem, schedule: Schedule, seconds: float | None, seed: int) -> Schedule:
-    """Move tasks of a plan, or of that of a list planner that counts set-ups, if better."""
+    """Move tasks of a plan.
+
+    A plan of HEFT that counts set-ups replaces it first, if that is better.
+    """
     from weft.planners.replays import moved_tasks
 
     if problem.cluster.has_setup:
@@ -251,7 +258,7 @@ def _moved(problem: Problem, schedule: Schedule, seconds: float | None, seed: in
 
 
 def _solve_alone(planner: Planner, problem: Problem, seconds: float | None, seed: int) -> Solution:
-    """Plan a problem; without support for capacities, plan without them, then pack the plan."""
+    """Plan a problem; a plan that ignores capacities is packed afterwards."""
     if not problem.contended or "capacities" in planner.supports:
         return planner.solve(problem, seconds=seconds, seed=seed)
     searches = "seconds" in planner.supports
@@ -332,7 +339,10 @@ def _check_options(name: str, options: Iterable[str]) -> None:
 
 
 def refuse_choices(problem: Problem, planner: str) -> None:
-    """Raise `Unsupported` for a workflow with choices: its tasks are not known beforehand."""
+    """Raise `Unsupported` for a workflow with choices.
+
+    Its tasks are not known beforehand.
+    """
     if problem.workflow.conditional:
         raise Unsupported(
             f"planner '{planner}' does not plan workflow '{problem.name}': it has choices; "

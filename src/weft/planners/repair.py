@@ -1,4 +1,4 @@
-"""`replan`: the answer to a lost device or a longer task, from the plan that stands, compiled.
+"""`replan`: repair of a plan after a lost device or a longer task, compiled.
 
 Tasks keep their order and, as far as they can, their devices; one pass in the order of their starts
 gives them new times (right-shift rescheduling; Vieira, Herrmann and Lin 2003). Among many devices
@@ -45,7 +45,7 @@ ShortArray = NDArray[np.int32]
 
 
 class PlanTables(NamedTuple):
-    """A plan as `replan` reads it: tasks are numbered by their place in the order of starts."""
+    """A plan as `replan` reads it; tasks are numbered in the order of their starts."""
 
     task: IntArray  # (n,) the task at each place
     place: ShortArray  # (n,) the place of each task
@@ -67,7 +67,7 @@ _TABLES: WeakKeyDictionary[Plan, PlanTables] = WeakKeyDictionary()
 
 
 def prepare(plan: Plan) -> None:
-    """Lay out a plan for `replan`, which otherwise does so at its first call for a plan."""
+    """Lay out a plan for `replan`, which otherwise does so at its first call."""
     if plan not in _TABLES:
         _refuse(plan)
         problem, schedule = plan.problem, plan.schedule
@@ -94,7 +94,9 @@ def prepare(plan: Plan) -> None:
 def replan(
     plan: Plan, *, lost: str | Sequence[str] = (), longer: Mapping[str | int, float] | None = None
 ) -> Plan:
-    """Change a plan for lost devices and longer tasks; the rest keeps its devices and order.
+    """Change a plan for lost devices and longer tasks.
+
+    Other tasks keep their devices and order.
 
     Parameters
     ----------
@@ -182,9 +184,10 @@ def _lost(problem: Problem, names: Sequence[str]) -> BoolArray:
 
 
 def _heirs(problem: Problem, tables: PlanTables, gone: BoolArray) -> ShortArray:
-    """(p,) the device that takes the queue of each device; a lost one: its tasks are on their own.
+    """Return the device that takes the queue of each device: (p,).
 
-    The remaining devices, by pace, take the first queues by pace, if that costs little.
+    If that is a lost device, each task of the queue goes where it is least late. The remaining
+    devices, by pace, take the first queues by pace, if that costs little.
     """
     same = np.arange(problem.p, dtype=np.int32)
     if not gone.any() or np.isnan(tables.link[0]):
@@ -246,7 +249,10 @@ def _refuse_stranded(problem: Problem, pace: FloatArray) -> None:
 
 
 def _changed(problem: Problem, work: FloatArray, pace: FloatArray) -> Problem:
-    """Return the problem with other costs; a new one would be validated for longer than this."""
+    """Return the problem with other costs.
+
+    Validation of a new problem would take longer than the repair.
+    """
     made = copy(problem)
     for key in ("mean_pace", "best_pace"):
         made.__dict__.pop(key, None)
@@ -313,7 +319,10 @@ def _only_link(latency: FloatArray, per_byte: FloatArray) -> FloatArray:
 
 @njit
 def _tails(a: ProblemArrays, order: IntArray, device: IntArray) -> FloatArray:
-    """(n,) longest time from a task's start to the end, over children and queues of devices."""
+    """Return the longest time (n,) to the end, over children and device queues.
+
+    It counts from the start of each task.
+    """
     tail, behind = np.zeros(len(order)), np.zeros(a.pace.shape[1])
     for i in range(len(order) - 1, -1, -1):
         t = order[i]
@@ -344,12 +353,12 @@ def _repair(
     on: ShortArray,
     end: FloatArray,
 ) -> None:
-    """Fill in device, start and finish of each task; `on` and `end` are the same by place.
+    """Fill in device, start and finish of each task.
 
-    A placement is late by what its finish exceeds the latest finish of the task, or the latest
-    start of the next task on the device. The plan becomes longer by what its latest task is late,
-    so only tasks that are later than all before them, by more than `tolerance` seconds, look for
-    another device.
+    `on` and `end` are device and finish by place. A placement is late by what its finish exceeds
+    the latest finish of the task, or the latest start of the next task on the device. The plan
+    becomes longer by what its latest task is late, so only tasks that are later than all before
+    them, by more than `tolerance` seconds, look for another device.
     """
     n, p = len(x.task), a.pace.shape[1]
     free, ready, upcoming = np.zeros(p), np.zeros(p), np.empty(p)

@@ -1,9 +1,10 @@
-"""Plans for set-ups and shared links: exact times by replay, and a search that compares by them.
+"""Plans for set-ups and shared links: exact times by replay, and a search.
 
-Planners plan for an estimate: independent links, and set-ups as longer tasks unless they know them.
-Replay gives the times of the plan, and shows how slow links were and how often tasks waited for
-their kind. Planning for that, and replaying again, gives the next plan; the best one wins. Planners
-that search then move single tasks, and replay decides.
+The search compares plans by these times. Planners plan for an estimate: independent links, and
+set-ups as longer tasks unless they count them. Replay gives the times of the plan, and shows how
+slow links were and how often tasks waited for their kind. Planning for that, and replaying again,
+gives the next plan; the best one wins. Planners that search then move single tasks, and replay
+decides.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ move all tasks on its device that follow from it too: a chain stays with its dat
 
 
 def replayed(problem: Problem, schedule: Schedule) -> Schedule:
-    """Return a schedule with the times that replay gives it on the machines of the problem.
+    """Return a schedule with the times of its replay on the problem's machines.
 
     Devices and order stay. With choices, all branches are run.
 
@@ -73,7 +74,7 @@ def _replay(problem: Problem, schedule: Schedule) -> tuple[Schedule, Transfers |
 
 @dataclass(frozen=True)
 class Estimate:
-    """Assumptions of a plan: how much slower links are, and how often kinds are loaded."""
+    """Assumptions of a plan: slowness of links, and how often kinds are loaded."""
 
     slowness: float | FloatArray = 1.0
     shares: FloatArray | None = None
@@ -87,7 +88,10 @@ class Estimate:
         )
 
     def apply(self, problem: Problem, *, setups: bool) -> Problem:
-        """Return a problem without network; without set-ups too, unless a planner counts them."""
+        """Return a problem without network.
+
+        It has no set-ups either, unless a planner counts them.
+        """
         if problem.cluster.network is not None:
             problem = independent(problem, self.slowness)
         if setups or not problem.cluster.has_setup:
@@ -105,7 +109,9 @@ def best_by_replay(
     setups: bool,
     value: Callable[[Schedule], float],
 ) -> Schedule:
-    """Return the best replayed plan: for free set-ups and links, then for what replays show.
+    """Return the best replayed plan.
+
+    The first plan is for free set-ups and links, the next ones for what the replays show.
 
     `setups`: whether the planner counts set-ups.
     """
@@ -158,7 +164,7 @@ class Replays:
 def moved_tasks(
     problem: Problem, first: Schedule, *, seconds: float | None, seed: int = 0, moving: float = 0.0
 ) -> Schedule:
-    """Move tasks to other devices and places in the order; never return a worse schedule.
+    """Move tasks to other devices and places; never return a worse schedule.
 
     Annealing: somewhat longer schedules are accepted, less and less.
 
@@ -224,7 +230,7 @@ def _move(
 
 
 def _followers(problem: Problem, device: IntArray, task: int) -> IntArray:
-    """Return a task and those on its device that are reached from it without leaving the device."""
+    """Return a task and those reached from it without leaving its device."""
     w, found, front = problem.workflow, {task: None}, [task]
     while front:
         here = front.pop()

@@ -23,14 +23,17 @@ def without_setups(cluster: Cluster) -> Cluster:
 
 
 def likely_shares(problem: Problem) -> FloatArray:
-    """(kinds,) share of tasks that wait for their kind, if each device loads it once at most."""
+    """Return the share (kinds,) of tasks that wait until their kind is loaded.
+
+    Each device is assumed to load a kind at most once.
+    """
     w = problem.workflow
     count = np.bincount(w.kind, minlength=len(w.kinds))
     return np.minimum(1.0, problem.p / np.maximum(count, 1))
 
 
 def shares_seen(problem: Problem, schedule: Schedule) -> FloatArray:
-    """(kinds,) share of the full set-up that tasks of a kind had, in a replayed schedule."""
+    """Return the share (kinds,) of the full set-up in a replayed schedule."""
     w, s = problem.workflow, schedule
     full = _full_setups(problem)[w.kind[s.task], s.device]
     had = s.finish - s.start - problem.work[s.task] * problem.pace[problem.row[s.task], s.device]
@@ -59,6 +62,6 @@ def with_mean_setups(problem: Problem, shares: FloatArray) -> Problem:
 
 
 def _full_setups(problem: Problem) -> FloatArray:
-    """(kinds, p) seconds to load a kind and to switch to it."""
+    """Return the seconds (kinds, p) to load a kind and to switch to it."""
     c = problem.cluster
     return c.setup_of(problem.workflow.kinds)[:, :, SECONDS] + c.switch

@@ -38,13 +38,13 @@ class KindCache:
         self.last: str | None = None
 
     def seconds(self, kind: str) -> float:
-        """Seconds of set-up before a group of a kind, at pace 1."""
+        """Return the seconds of set-up before a group of a kind, at pace 1."""
         row = self._row(kind)
         seconds = 0.0 if kind in self.used or row[PINNED] > 0 else row[SECONDS]
         return seconds + self._switch if self.last not in {None, kind} else seconds
 
     def load(self, kind: str) -> None:
-        """Load or use a kind; drop those used least recently while there is too little room."""
+        """Load or use a kind; drop the least recently used ones to make room."""
         self._row(kind)
         self.used[kind] = max(self.used.values(), default=0) + 1
         self.last = kind

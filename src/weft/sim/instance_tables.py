@@ -54,7 +54,9 @@ def add_to(table: list[Sequence[T]], row: int, entry: T) -> None:
 
 
 def small_numbers(column: IntArray) -> Sequence[int]:
-    """Return numbers in 4 bytes each: a list takes up to 40, and numpy is slow one by one.
+    """Return numbers in 4 bytes each.
+
+    A list takes up to 40 bytes per number, and numpy is slow one by one.
 
     Examples
     --------
@@ -67,7 +69,10 @@ def small_numbers(column: IntArray) -> Sequence[int]:
 
 
 class OutgoingEdges(NamedTuple):
-    """Edges by number in flat columns; those of task t are ``begin[t]`` to ``begin[t + 1] - 1``."""
+    """Edges by number in flat columns.
+
+    The edges of task t are ``begin[t]`` to ``begin[t + 1] - 1``.
+    """
 
     begin: Sequence[int]
     child: Sequence[int]

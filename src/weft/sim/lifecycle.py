@@ -1,8 +1,9 @@
-"""Lifecycle of instances and devices: events in, commands out; no clock and no I/O.
+"""Lifecycle of instances and devices, without clock and I/O.
 
-A simulation drives it with the times of a scenario, a real run with a real clock. It defines which
-event may follow, never how long an execution takes: the caller reports when a group ended and which
-branches its choices took. `docs/simulator.md` is the definition.
+Events come in, commands go out. A simulation drives it with the times of a scenario, a real run
+with a real clock. It defines which event may follow, never how long an execution takes: the caller
+reports when a group ended and which branches its choices took. `docs/simulator.md` is the
+definition.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Lifecycle(LifecycleState):
     # -- events -------------------------------------------------------------
 
     def arrive(self, job: int, now: float) -> None:
-        """A job arrives: its tasks without incoming edges become ready."""
+        """Let a job arrive: its tasks without incoming edges become ready."""
         if self._ended[job]:
             return  # cancelled before
         self._here[job] = True
@@ -124,7 +125,7 @@ class Lifecycle(LifecycleState):
         return Start(group)
 
     def finish(self, device: int, now: float, outcomes: Mapping[int, int] | None = None) -> None:
-        """Finish the running group; `outcomes` has the branch of each choice of its members."""
+        """Finish the running group; `outcomes` has the branch of each of its choices."""
         group = self._take_running(device, now)
         for i in group.members:
             self._record(group, i, now, DONE)
@@ -141,7 +142,10 @@ class Lifecycle(LifecycleState):
             self._count_down(i, now)
 
     def lose(self, device: int, now: float, note: str = "failed") -> Group:
-        """Lose the running group: its members are ready again, or a plan keeps it at the head."""
+        """Lose the running group.
+
+        Its members are ready again, or a plan keeps it at the head.
+        """
         group = self._take_running(device, now)
         for i in group.members:
             self._record(group, i, now, LOST)
@@ -161,7 +165,7 @@ class Lifecycle(LifecycleState):
         return group
 
     def change_pace(self, device: int, pace: float, now: float) -> Group | None:
-        """Set the slowdown of a device (inf: it fails); return the group that was lost, if any."""
+        """Set the slowdown of a device (inf: it fails); return the lost group, if any."""
         machine = self.machines[device]
         old, machine.pace = machine.pace, pace
         if pace < inf:
@@ -195,7 +199,7 @@ class Lifecycle(LifecycleState):
     # -- views --------------------------------------------------------------
 
     def trace(self, scenario: Scenario, policy: str) -> Trace:
-        """The executions so far, as a trace."""
+        """Return the executions so far, as a trace."""
         rows = self.executions
         instance = rows.column("instance").astype(np.int64)
         device = rows.column("device").astype(np.int64)
@@ -245,7 +249,7 @@ class Lifecycle(LifecycleState):
 
     def _into_pool(self, instance: int) -> None:
         if self.traffic is not None:
-            self.traffic.forget(instance)
+            self.traffic.drop_inputs(instance)
         insort(self.ready, instance)
 
     def _out_of_pool(self, instance: int) -> None:
@@ -313,7 +317,7 @@ class Lifecycle(LifecycleState):
             self.outcome[c] = outcomes[c]
 
     def _decide_edges(self, instance: int, now: float) -> None:
-        """Decide the edges of a done instance, and of all that become skipped, depth first."""
+        """Decide the edges of a done instance, then of skipped ones, depth first."""
         stack = self._outgoing(instance)
         while stack:
             parent, edge, child, taken = stack.pop()
@@ -330,7 +334,7 @@ class Lifecycle(LifecycleState):
                 stack.extend(self._outgoing(child))
 
     def _outgoing(self, instance: int) -> list[tuple[int, int, int, bool]]:
-        """(instance, edge, target, taken) of the outgoing edges, last first: a stack."""
+        """Return (instance, edge, target, taken) of outgoing edges, last first: a stack."""
         job, task = self.place[instance]
         first, choices = self._first[job], int(self.workload.first_choice[job])
         ran = self.stories.state[instance] is State.DONE

@@ -20,7 +20,10 @@ from weft.sim.view import View
 
 
 class LifecycleState:
-    """The state of all instances and devices, and questions about it; `Lifecycle` changes it."""
+    """The state of all instances and devices, and questions about it.
+
+    `Lifecycle` changes it.
+    """
 
     def __init__(
         self,
@@ -81,11 +84,14 @@ class LifecycleState:
         self._batches = 0
 
     def ended(self, job: int) -> bool:
-        """Whether a job is finished or cancelled."""
+        """Return whether a job is finished or cancelled."""
         return self._ended[job]
 
     def choices_of(self, instance: int) -> list[int]:
-        """Numbers, over all jobs, of the choices that an instance's end decides."""
+        """Return the numbers of the choices that an instance's end decides.
+
+        They count over all jobs.
+        """
         job, task = self.place[instance]
         first = int(self.workload.first_choice[job])
         return [
@@ -94,11 +100,11 @@ class LifecycleState:
         ]
 
     def problem(self, instance: int) -> Problem:
-        """The problem an instance is part of."""
+        """Return the problem that an instance is part of."""
         return self.workload.problem_of(self.place[instance][0])
 
     def can_run(self, instance: int, device: int) -> bool:
-        """Whether a device is able to run an instance, up or down."""
+        """Return whether a device is able to run an instance, up or down."""
         return self.problem(instance).duration(self.place[instance][1], device) < inf
 
     def refusal(self, instance: int, device: int) -> str | None:
@@ -114,7 +120,7 @@ class LifecycleState:
         return f"device '{self.workload.cluster.names[device]}' is down"
 
     def copy_refusal(self, parent: int, instance: int, device: int) -> str | None:
-        """Return why a parent must not be copied ahead of an instance to a device, or None."""
+        """Return why a device must not copy a parent ahead of an instance, or None."""
         (job, task), w = self.place[instance], self.problem(instance).workflow
         if (
             parent - int(self.workload.first_instance[job])
@@ -129,7 +135,7 @@ class LifecycleState:
         return f"device '{name}' cannot run {self.stories.names[parent]}"
 
     def batch(self, instance: int, device: int) -> list[int]:
-        """Return the instance and the ready ones of its kind that fit beside it on the device."""
+        """Return an instance and the ready ones of its kind that fit on the device."""
         cluster = self.workload.cluster
         group, most = [instance], int(self.workload.batch_limit[self.kind[instance], device])
         memory = self._memory(instance)
@@ -147,9 +153,9 @@ class LifecycleState:
     def arrival(
         self, members: Sequence[int], device: int, decided: float, *, copied: int = -1
     ) -> float:
-        """Return when the inputs of a group are all on a device, each from its nearest source.
+        """Return when all inputs of a group are on a device.
 
-        Inputs from the parent `copied` are left out.
+        Each comes from its nearest source. Inputs from the parent `copied` are left out.
         """
         latest = 0.0
         for i in members:
@@ -165,7 +171,10 @@ class LifecycleState:
         return latest
 
     def expected(self, members: Sequence[int], device: int) -> float:
-        """Expected seconds of a group on a device that is up, at its present pace."""
+        """Return the expected seconds of a group on a device that is up.
+
+        The present pace of the device counts.
+        """
         pace = self.machines[device].pace
         longest = 0.0
         for i in members:
@@ -173,29 +182,32 @@ class LifecycleState:
         return longest * self.growth(members, device)
 
     def setup(self, instance: int, device: int) -> float:
-        """Expected seconds of set-up of an instance behind the queue of a device that is up."""
+        """Return the expected set-up of an instance behind the queue of a device.
+
+        It is in seconds; the device is up.
+        """
         if not self.caches:
             return 0.0
         cache = self._cache_after_queue(device)
         return cache.seconds(self.kind_name(instance)) * self.machines[device].pace
 
     def kind_name(self, instance: int) -> str:
-        """The name of the kind of an instance."""
+        """Return the name of the kind of an instance."""
         workflow = self.problem(instance).workflow
         return workflow.kinds[int(workflow.kind[self.place[instance][1]])]
 
     def growth(self, members: Sequence[int], device: int) -> float:
-        """Seconds of a batch over those of its longest member alone."""
+        """Return the seconds of a batch over those of its longest member alone."""
         growth = self.workload.batch_growth[self.kind[members[0]], device]
         return float(growth[min(len(members), len(growth)) - 1])
 
     def idle(self, device: int, now: float) -> bool:
-        """Whether a device is up, not blocked, and has nothing running or queued."""
+        """Return whether a device is up, not blocked, and has nothing running or queued."""
         m = self.machines[device]
         return m.pace < inf and now >= m.blocked_until and m.running is None and not m.queue
 
     def free_at(self, device: int, now: float) -> float:
-        """Return when a device is expected to have finished its commitments; inf when down."""
+        """Return when a device is expected to finish its commitments; inf when down."""
         machine = self.machines[device]
         if machine.pace == inf:
             return inf
@@ -231,7 +243,10 @@ class LifecycleState:
         return self.caches[device].after(self.kind_name(group.members[0]) for group in queue)
 
     def started_at(self) -> FloatArray:
-        """(instances,) start of the running or first finished execution; NaN before."""
+        """Return the start (instances,) of the running or first finished execution.
+
+        It is NaN before.
+        """
         started = self.started.copy()
         running = [m.running for m in self.machines if m.running is not None and not m.running.copy]
         members = [i for group in running for i in group.members]

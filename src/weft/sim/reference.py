@@ -1,4 +1,4 @@
-"""The slow twin of the kernel: `docs/simulator.md` in plain Python, moment by moment.
+"""The slow twin of the kernel: `docs/simulator.md` in plain Python.
 
 The compiled kernel must agree with it to the last bit.
 """
@@ -33,9 +33,10 @@ def simulate_reference(
     eager: bool = True,
     seed: int = 0,
 ) -> Trace:
-    """Simulate a policy, a rule, or the replay of schedules (one for each problem of the workload).
+    """Simulate a policy, a rule, or the replay of schedules.
 
-    Without a scenario, durations are as estimated, no device fails, and outcomes are drawn.
+    There is one schedule for each problem of the workload. Without a scenario, durations are as
+    estimated, no device fails, and outcomes are drawn.
 
     Examples
     --------
@@ -194,7 +195,7 @@ class Simulation:
     # -- durations and refusals ---------------------------------------------
 
     def _duration(self, group: Group) -> float:
-        """True seconds of a group; the order of the factors matters to the last bit."""
+        """Return true seconds of a group; the order of factors matters to the last bit."""
         d = group.device
         longest = 0.0
         for i in group.members:
@@ -319,7 +320,7 @@ def _follow_rule(rule: Rule) -> Decide:
 
 
 def _device_for(placement: str, life: Lifecycle, instance: int, now: float) -> int | None:
-    """Return the device of a placement for a ready instance; ties go to the lower number."""
+    """Return the device of a placement for an instance; ties: the lower number."""
     devices = [
         d
         for d in range(len(life.machines))
@@ -345,7 +346,7 @@ def _device_for(placement: str, life: Lifecycle, instance: int, now: float) -> i
 def _rows_by_problem(
     workload: Workload, schedules: Sequence[Schedule]
 ) -> list[list[tuple[int, int, bool]]]:
-    """(task, device, copy) of each schedule in the order of commitment."""
+    """Return (task, device, copy) of each schedule in the order of commitment."""
     if len(schedules) != len(workload.problems):
         count = len(workload.problems)
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""New numbers of jobs and instances after old jobs left a workload and new ones joined."""
+"""New numbers of jobs and instances after old jobs left and new ones joined."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ class Renumbering:
 
     @classmethod
     def keep(cls, old: Workload, jobs: Sequence[int], *, arrived: int) -> Renumbering:
-        """Return the renumbering that keeps these jobs of a workload; the first ones arrived."""
+        """Return the renumbering that keeps these jobs of a workload.
+
+        The first `arrived` jobs have arrived.
+        """
         stays = np.zeros(old.jobs, bool)
         stays[np.asarray(jobs, np.int64)] = True
         by_instance = np.repeat(stays, np.diff(old.first_instance))

@@ -41,11 +41,11 @@ class Room:
         self._whole = whole
 
     def fits(self, members: Sequence[int], device: int) -> bool:
-        """Whether a group can start on a device now."""
+        """Return whether a group can start on a device now."""
         return not self._left or self._within(self._left[self._node[device]], members)
 
     def holds(self, members: Sequence[int], device: int) -> bool:
-        """Whether the node of a device could run a group if it were idle."""
+        """Return whether the node of a device could run a group if it were idle."""
         return not self._whole or self._within(self._whole[self._node[device]], members)
 
     def occupy(self, instance: int, device: int, sign: float) -> None:
@@ -67,7 +67,7 @@ class Room:
         return self._node[device]
 
     def left(self) -> FloatArray | None:
-        """(nodes, capacities) what is left; None without capacities."""
+        """Return the amounts left (nodes, capacities); None without capacities."""
         return np.array(self._left) if self._left else None
 
     def _within(self, amounts: Sequence[float], members: Sequence[int]) -> bool:

@@ -1,4 +1,7 @@
-"""`Rule`: a priority rule, an order of instances and a placement, for the compiled kernel."""
+"""`Rule`: a priority rule for the compiled kernel.
+
+It has an order of instances and a placement.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,10 @@ PLACEMENTS: tuple[str, ...] = get_args(Placement)
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """Take the ready instance with the lowest key for which `placement` finds a device.
+    """A priority rule: keys of instances, and a placement.
 
-    Ties go to the lowest instance number.
+    The ready instance with the lowest key for which `placement` finds a device goes next. Ties go
+    to the lowest instance number.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Simulating: a plan, a rule or a policy on a workload, under one scenario or many."""
+"""Simulations of plans, rules and policies, under one scenario or many."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def simulate(
     eager: bool = True,
     seed: int = 0,
 ) -> Trace:
-    """Simulate a workload; without a scenario only the branches are drawn, by the seed.
+    """Simulate a workload.
+
+    Without a scenario only the branches are drawn, by the seed.
 
     Examples
     --------
@@ -96,7 +98,7 @@ def _run_policy(workload: Workload, policy: Policy, sim: Sim) -> int:
 
 
 def refuse_copy(workload: Workload, policy: str, decision: Decision, sim: Sim) -> None:
-    """Raise `InvalidInput` for an impossible copy, naming the policy, the task and the device."""
+    """Raise `InvalidInput` for an impossible copy, naming policy, task and device."""
     job, task = workload.task_of(decision.instance)
     workflow, first = workload.problem_of(job).workflow, int(workload.first_instance[job])
     what = (
@@ -189,7 +191,10 @@ class _ViewFactory:
         )
 
     def _setup(self) -> dict[str, Any]:
-        """Return what devices have loaded and the set-up of each kind; after `free_at` of all."""
+        """Return the loaded kinds of devices and the set-up of each kind.
+
+        `free_at` must have updated all devices.
+        """
         if self.sim.world[0]["setup"] < 0:
             return {}
         now = self.sim.loaded[: len(self.sim.device)].copy()
@@ -207,7 +212,7 @@ class _ViewFactory:
 
 @njit_noalloc
 def _note_starts(sim: Sim, started: FloatArray, known: IntArray) -> None:
-    """Add the starts of executions recorded since the last call, and of running groups."""
+    """Add the starts of running groups and of executions since the last call."""
     for x in range(known[0], sim.world[0].executions):
         i = sim.execution[x].instance
         if (
@@ -230,7 +235,7 @@ def _note_starts(sim: Sim, started: FloatArray, known: IntArray) -> None:
 
 
 def choosers(workload: Workload) -> IntArray:
-    """(choices over all jobs,) the instance whose end decides each choice."""
+    """Return the instance whose end decides each choice: (choices over all jobs,)."""
     owners = [p.workflow.choices.task for p in workload.problems]
     parts = [
         owners[t] + workload.first_instance[j]

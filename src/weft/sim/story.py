@@ -1,4 +1,4 @@
-"""States of an instance, the transitions between them, and the log of each instance."""
+"""States of instances, transitions between them, and the log of each one."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ AFTER: dict[State, tuple[State, ...]] = {
 """States that may follow each state. LOST -> COMMITTED: a plan is kept, its row runs again."""
 
 
-FORGOTTEN = 100_000
+ENDED_LINES = 100_000
 """Lines of stories that ended, from which on their memory is used again."""
 
 NONE = -1
@@ -62,7 +62,7 @@ class StateChange(NamedTuple):
 
 
 class ImpossibleTransition(WeftError):
-    """An event that does not fit the state of its instance; carries the instance's story."""
+    """An event that does not fit the state of its instance, with its story."""
 
     def __init__(self, text: str, story: tuple[StateChange, ...] = ()) -> None:
         lines = "; ".join(f"{c.time:g} {c.state}{f' ({c.note})' if c.note else ''}" for c in story)
@@ -93,15 +93,15 @@ class Stories:
         self._pairs: list[tuple[State, str]] = []
         self._number: dict[tuple[State, str], int] = {}
         """Each state with its note once, and its number."""
-        self._forgotten = 0
+        self._ended = 0
 
     def reset(self, rows: slice) -> None:
         """Begin other stories in place of these rows, or add them at the end."""
         for instance in range(rows.start, min(rows.stop, len(self._last))):
-            self._forgotten += len(self.of(instance))
+            self._ended += len(self.of(instance))
         self.state[rows] = [State.WAITING] * (rows.stop - rows.start)
         self._last[rows] = array("i", [NONE]) * (rows.stop - rows.start)
-        if self._forgotten > max(FORGOTTEN, len(self._time) // 2):
+        if self._ended > max(ENDED_LINES, len(self._time) // 2):
             self._compact()
 
     def of(self, instance: int) -> tuple[StateChange, ...]:
@@ -129,7 +129,7 @@ class Stories:
         stories = [self.of(instance) for instance in range(len(self._last))]
         self._last = array("i", [NONE]) * len(stories)
         self._before, self._time, self._pair = array("i"), array("d"), array("i")
-        self._pairs, self._number, self._forgotten = [], {}, 0
+        self._pairs, self._number, self._ended = [], {}, 0
         now = self.state
         self.state = list(now)
         for instance, lines in enumerate(stories):

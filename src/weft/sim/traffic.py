@@ -1,4 +1,7 @@
-"""`Traffic`: transfers between the nodes of a network; the slow twin of `sim/kernel/traffic.py`."""
+"""`Traffic`: transfers between the nodes of a network.
+
+It is the slow twin of `sim/kernel/traffic.py`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from weft.model import Problem, Transfers, Workload
 
 @dataclass(eq=False)
 class Flow:
-    """A transfer: `left` bytes at `since`, moving at `rate` from then on (0: in its latency)."""
+    """A transfer: `left` bytes at `since`, moving at `rate` from then on.
+
+    A rate of 0 means that the transfer is in its latency.
+    """
 
     instance: int
     edge: int
@@ -90,7 +96,7 @@ class Traffic:
     def _arrives(self, instance: int, at: float) -> None:
         self._there[instance] = max(self._there[instance], at)
 
-    def forget(self, instance: int) -> None:
+    def drop_inputs(self, instance: int) -> None:
         """Drop the claim of an instance on its transfers; they go on."""
         self._there[instance], self._waits[instance] = 0.0, 0
         for flow in self.moving:
@@ -104,7 +110,7 @@ class Traffic:
         return max(self._there[i] for i in members)
 
     def next_event(self, now: float) -> float:
-        """When a transfer ends, or has paid its latency; inf: never."""
+        """Return when a transfer ends, or has paid its latency; inf: never."""
         if self._reshare:
             self._share(now)
         return min((f.end if f.rate > 0.0 else f.since for f in self.moving), default=inf)

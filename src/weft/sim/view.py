@@ -1,4 +1,4 @@
-"""The interface of policies: `View` -> `Decision`, in simulations and in real runs."""
+"""The interface of policies, simulated or in real runs: `View` -> `Decision`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ class Decision:
 
 @dataclass(frozen=True)
 class Block:
-    """Start no group on a device until a time, which is an event; the running group goes on."""
+    """A decision to start no group on a device until a time, which is an event.
+
+    The running group goes on.
+    """
 
     device: int
     until: float
@@ -42,7 +45,9 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """The state that a policy may observe: nothing of the scenario that has not happened yet.
+    """The state that a policy may observe.
+
+    It has nothing of the scenario that has not happened yet.
 
     Attributes
     ----------
@@ -100,7 +105,10 @@ class View:
         return run + float(self.setup[kind, device])
 
     def has_room(self, instance: int, device: int) -> bool:
-        """Return whether the node of a device has what an instance needs left of its capacities."""
+        """Return whether the node of a device has room for an instance.
+
+        The needs of the instance must be left of its capacities.
+        """
         if self.room is None:
             return True
         job, task = self.workload.task_of(instance)
@@ -117,7 +125,7 @@ class View:
         return latest
 
     def arrivals(self, instance: int) -> FloatArray:
-        """(p,) `arrival` on each device."""
+        """Return `arrival` on each device: (p,)."""
         problem = self.workload.problem_of(self.workload.task_of(instance)[0])
         data, links = problem.workflow.data, problem.cluster
         latest = np.zeros(len(self.pace))
@@ -130,7 +138,7 @@ class View:
         return latest
 
     def _inputs(self, instance: int) -> Iterator[tuple[int, list[tuple[int, float]]]]:
-        """Yield each taken edge to a ready instance with (device, time) of what can be sent."""
+        """Yield each taken edge to a ready instance with (device, time) of its data."""
         job, task = self.workload.task_of(instance)
         w, first = self.workload.problem_of(job).workflow, int(self.workload.first_instance[job])
         for e in w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]].tolist():
@@ -179,7 +187,10 @@ class Policy(Protocol):
 
 @runtime_checkable
 class CompiledPolicy(Policy, Protocol):
-    """A policy that makes all decisions of a simulation in compiled code, equal to `decide`."""
+    """A policy that makes all decisions of a simulation in compiled code.
+
+    They are equal to those of `decide`.
+    """
 
     def live(self, sim: Sim) -> int:
         """Run a simulation to its end, after `begin`; return ENDED or STUCK."""

@@ -1,4 +1,4 @@
-"""List scheduling: tasks in the order of a rank, each to a device that a placement chooses.
+"""List scheduling: a rank orders the tasks, a placement chooses devices.
 
 HEFT, CPOP, PEFT and the other combinations are rows of `placements.COMBINATIONS`.
 

@@ -44,7 +44,7 @@ from weft.sim.kernel.ranks import mean_transfer, upward_rank
 @PLANNERS.register("tdca")
 @dataclass(frozen=True)
 class Clustering:
-    """TDCA: clusters along critical parents, merged onto devices, with copies on demand.
+    """TDCA: clusters along critical parents, merged onto devices; copies on demand.
 
     Examples
     --------
@@ -72,7 +72,10 @@ class Clustering:
 
 @njit
 def critical_parents(a: ProblemArrays, latency: float, per_byte: float) -> IntArray:
-    """Find the parent whose data, sent from its best device, arrive last; -1 for an entry."""
+    """Find the parent whose data arrive last; -1 for an entry.
+
+    Data are sent from the best device of the parent.
+    """
     n, p = len(a.work), a.pace.shape[1]
     completion, seconds = np.zeros((n, p)), np.empty(p)
     best_completion, critical = np.zeros(n), np.full(n, NONE)
@@ -93,7 +96,10 @@ def critical_parents(a: ProblemArrays, latency: float, per_byte: float) -> IntAr
 
 @njit
 def clusters(a: ProblemArrays, critical: IntArray) -> IntArray:
-    """Return the next task of each task's cluster, or -1 at its end: clusters are chains."""
+    """Return the next task of each task's cluster, or -1 at its end.
+
+    Clusters are chains.
+    """
     n = len(critical)
     below, taken = np.full(n, NONE), np.zeros(n, np.bool_)
     for i in range(n - 1, -1, -1):
@@ -117,9 +123,10 @@ def _cluster_device(
     below: IntArray,
     reserved: FloatArray,
 ) -> int:
-    """Find the device that would finish a cluster first, among those that can run most of it.
+    """Find the device that would finish a cluster first.
 
-    `reserved` holds the seconds of work that each device has reserved for clusters.
+    It is one of those that can run most of the cluster. `reserved` holds the seconds of work that
+    each device has reserved for clusters.
     """
     p = a.pace.shape[1]
     total, unable = np.zeros(p), np.zeros(p, np.int64)

@@ -1,4 +1,4 @@
-"""Placement by earliest finish time on many devices whose links are mostly alike, compiled.
+"""Placement by earliest finish on many devices with links mostly alike, compiled.
 
 `insert_in_common` makes the same plan as `insert_in_order`, bit for bit, in less time. Data that
 leave a device arrive at the same time on all devices that the common link connects to it, so
@@ -46,7 +46,7 @@ LOOK = 16
 
 
 class CommonLink(NamedTuple):
-    """The link of most pairs of devices, and the devices that a device reaches by another one."""
+    """The link of most pairs of devices, and the devices reached by other links."""
 
     latency: float
     per_byte: float
@@ -56,7 +56,7 @@ class CommonLink(NamedTuple):
 
 
 def common_link(latency: FloatArray, per_byte: FloatArray) -> CommonLink | None:
-    """Return the most frequent link; None if there are few devices or the links differ too much.
+    """Return the most frequent link; None for few devices or links that differ much.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def sorted_schedule(rows: Rows) -> Schedule:
 
 
 class Ends(NamedTuple):
-    """What the choice of a device reads, by device: little, so that it stays in the cache."""
+    """Columns by device that a choice reads; small, so that they stay in the cache."""
 
     free: FloatArray  # (p,) end of the last task
     gap: FloatArray  # (p,) end of the last gap before it; -1 without one
@@ -140,7 +140,10 @@ class Memory(NamedTuple):
 
 
 def empty_memory(a: ProblemArrays) -> Memory:
-    """Make the memory of a plan by numpy: its large pages halve the time of millions of tasks."""
+    """Make the memory of a plan by numpy.
+
+    Its large pages halve the time of millions of tasks.
+    """
     n, p = len(a.work), a.pace.shape[1]
     rows = Rows(np.full(n, -1), np.empty(n), np.empty(n))
     return Memory(rows, new_timeline(p, n), gap_starts(p, n, _usual_seconds(a)))
@@ -217,7 +220,10 @@ def _update(timeline: Timeline, x: Ends, device: int) -> None:
 
 @njit_inline
 def _update_block(x: Ends, block: int) -> None:
-    """Set the bounds of a block; between, devices hidden from a choice do not loosen them."""
+    """Set the bounds of a block.
+
+    Until the next call, devices hidden from a choice do not loosen them.
+    """
     free, gap = np.inf, -1.0
     for d in range(block * BLOCK, min((block + 1) * BLOCK, len(x.free))):
         free, gap = min(free, x.free[d]), max(gap, x.gap[d])
@@ -281,7 +287,7 @@ def _earliest_finish(
     link: CommonLink,
     x: Ends,
 ) -> tuple[int, float]:
-    """Return (device, start) of the earliest finish; the lowest device number among equals."""
+    """Return (device, start) of the earliest finish; among equals the lowest number."""
     work, pace = a.work[task], a.pace[a.row[task]]
     count, ready = _hide_others(a, task, rows, link, x)
     least = x.least_pace[a.row[task]]
@@ -331,7 +337,7 @@ def _earliest_finish(
 def _any_long_enough(
     longest: FloatArray, first: int, last: int, work: float, costs: FloatArray
 ) -> bool:
-    """Return whether a device of a block has a gap for a task that finishes in these intervals."""
+    """Return whether a block has a gap for a task that finishes in these intervals."""
     for k in range(first, last + 1):
         lengths, fits = longest[k], 0
         for i in range(len(costs)):

@@ -22,7 +22,10 @@ NONE = -1
 
 
 class CopyTable(NamedTuple):
-    """Runs of tasks, originals and copies; the runs of a task are linked by `newest`, `older`."""
+    """Runs of tasks, originals and copies.
+
+    The runs of a task are linked by `newest`, then `older`.
+    """
 
     task: IntArray
     device: IntArray
@@ -34,7 +37,9 @@ class CopyTable(NamedTuple):
 
 
 class CopyInputs(NamedTuple):
-    """Arrival of a task's inputs on each device, from the run of each parent that serves it first.
+    """Arrival of a task's inputs on each device.
+
+    Each parent sends from the run that serves the device first.
 
     `ready`: arrival of all inputs; `last`: the parent of the last; `others`: arrival of the others.
     """
@@ -162,7 +167,10 @@ def runs_on(runs: CopyTable, task: int, device: int) -> bool:
 def copy_before(
     a: ProblemArrays, runs: CopyTable, timeline: Timeline, task: int, device: int, limit: float
 ) -> tuple[float, float]:
-    """Return (start, duration) of one more run that ends before `limit`; (inf, inf) if none."""
+    """Return (start, duration) of one more run that ends before `limit`.
+
+    It is (inf, inf) if there is none.
+    """
     if task == NONE or not a.pace[a.row[task], device] < np.inf or runs_on(runs, task, device):
         return np.inf, np.inf
     duration = a.work[task] * a.pace[a.row[task], device]
@@ -174,7 +182,7 @@ def copy_before(
 
 @njit
 def insert_with_copies(a: ProblemArrays, order: IntArray) -> CopyTable:
-    """Place each task, in order, at its earliest finish, with or without a copy of a parent."""
+    """Place each task, in order, at its earliest finish; a parent may be copied."""
     n, p = len(a.work), a.pace.shape[1]
     runs, timeline = no_executions(n, 2 * n), idle_timeline(p, 2 * n)
     inputs = CopyInputs(np.empty(p), np.empty(p, np.int64), np.empty(p), np.empty(p))

@@ -55,7 +55,10 @@ class Proposals(NamedTuple):
 
 @dataclass(frozen=True)
 class DynamicList:
-    """A planner that places, at every step, the free task that the rule of its name prefers."""
+    """A planner that places, at every step, the free task that its rule prefers.
+
+    Its name is that of the rule.
+    """
 
     name: str
 
@@ -73,7 +76,10 @@ class DynamicList:
 
 
 def choose_in_turn(problem: Problem, name: str, more: Callable[[], bool]) -> Schedule | None:
-    """Plan by the rule of a name; None if `more`, asked every `STEP` comparisons, is False."""
+    """Plan by the rule of a name; None if `more` is False.
+
+    `more` is called every `STEP` comparisons.
+    """
     typical = typical_durations(problem)
     level = _static_levels(problem.arrays, typical)
     code = RULES[name][0]
@@ -90,9 +96,10 @@ for _name, (_, _summary) in RULES.items():
 
 
 def typical_durations(problem: Problem) -> FloatArray:
-    """Return the median seconds of each task over all devices (Sih and Lee 1993, section III).
+    """Return the median seconds of each task over all devices.
 
-    Where a task can run on fewer than half of them, the largest finite duration.
+    See Sih and Lee (1993), section III. Where a task can run on fewer than half of the devices, it
+    is the largest finite duration.
     """
     largest = np.where(np.isfinite(problem.pace), problem.pace, -np.inf).max(
         axis=1, initial=-np.inf

@@ -1,8 +1,9 @@
-"""HEFT, compiled: heterogeneous earliest finish time (Topcuoglu, Hariri and Wu 2002, section 4.1).
+"""HEFT, compiled: heterogeneous earliest finish time.
 
-Tasks are taken by decreasing upward rank: the longest path to the end, with mean durations and mean
-transfers (`sim/kernel/ranks.py`). Each goes to the device on which it finishes first, in an idle
-gap if it fits into one. `placements` combines this loop with other ranks and with pinned devices.
+Topcuoglu, Hariri and Wu (2002), section 4.1. Tasks are taken by decreasing upward rank: the longest
+path to the end, with mean durations and mean transfers (`sim/kernel/ranks.py`). Each goes to the
+device on which it finishes first, in an idle gap if it fits into one. `placements` combines this
+loop with other ranks and with pinned devices.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def no_pins(problem: Problem) -> IntArray:
 def earliest_finish(
     timeline: Timeline, ready: FloatArray, seconds: FloatArray
 ) -> tuple[int, float]:
-    """Return (device, start) of the earliest finish; the lowest device number among equals."""
+    """Return (device, start) of the earliest finish; among equals the lowest number."""
     best, device, start = np.inf, -1, 0.0
     for d in range(len(ready)):  # the finish at the end of a device bounds most searches
         begin = max(ready[d], free_from(timeline, d))

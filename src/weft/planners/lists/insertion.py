@@ -72,7 +72,7 @@ def send(a: ProblemArrays, source: int, sent: float, data: float, ready: FloatAr
 
 @njit
 def durations_of(a: ProblemArrays, task: int, seconds: FloatArray) -> None:
-    """Fill `seconds` with the duration of a task on each device; inf where it cannot run."""
+    """Fill `seconds` with a task's duration on each device; inf: it cannot run there."""
     work, pace = a.work[task], a.pace[a.row[task]]
     for d in range(len(seconds)):
         seconds[d] = work * pace[d] if pace[d] < np.inf else np.inf
@@ -89,7 +89,7 @@ def place(
 
 @njit
 def append_in_order(a: ProblemArrays, order: IntArray, rule: int) -> Rows:
-    """Place each task, in order, at the end of its best device by `MCT`, `MET` or `OLB`."""
+    """Place each task, in order, at the end of its device by `MCT`, `MET` or `OLB`."""
     n, p = len(a.work), a.pace.shape[1]
     rows, queue_end = empty_rows(n), np.zeros(p)
     ready, seconds = np.empty(p), np.empty(p)

@@ -44,7 +44,9 @@ def loading_of(problem: Problem) -> Loading:
 def insert_with_setups(
     a: ProblemArrays, loading: Loading, order: IntArray, pin: IntArray, gaps: bool
 ) -> Rows:
-    """Place each task, in order, on its pinned device or at its earliest finish with set-up.
+    """Place each task, in order, on its pinned device or at its earliest finish.
+
+    Finishes include set-ups.
 
     `gaps`: whether a task may go between others.
     """

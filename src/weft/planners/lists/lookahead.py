@@ -14,7 +14,7 @@ from weft.sim.kernel.jit import njit
 
 @njit
 def insert_looking_ahead(a: ProblemArrays, order: IntArray) -> Rows:
-    """Place each task, in order, on the device after which its children can finish first.
+    """Place each task, in order, where its children can finish first.
 
     The cost of a device is the latest, over the children, of the child's earliest finish on any
     device, then the task's own finish. Parents of the children count only if they are placed.
@@ -71,7 +71,7 @@ def _last_child(
     child_seconds: FloatArray,
     limit: float,
 ) -> float:
-    """Return the latest of the children's earliest finishes; inf if it exceeds `limit`.
+    """Return the latest of the children's earliest finishes; inf above `limit`.
 
     The task runs on `device` until `finish`. The timeline need not contain it: a child on the same
     device starts after it anyway.

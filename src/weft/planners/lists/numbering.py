@@ -1,4 +1,7 @@
-"""Problems in another numbering of tasks and devices, so that what is read is close in memory."""
+"""Problems in another numbering of tasks and devices.
+
+Values that are read together are then close in memory.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from weft.sim.kernel.jit import njit
 
 
 def by_pace(a: ProblemArrays, number: IntArray) -> ProblemArrays:
-    """Return the problem with its devices in the order of `number`: blocks of devices alike."""
+    """Return the problem with its devices in the order of `number`.
+
+    In that order, devices of about the same pace are in a block.
+    """
     pair = np.ix_(number, number)
     views = a.pace[:, number], a.latency[pair], a.per_byte[pair]
     pace, latency, per_byte = (frozen(np.ascontiguousarray(view)) for view in views)
@@ -18,7 +24,7 @@ def by_pace(a: ProblemArrays, number: IntArray) -> ProblemArrays:
 
 
 def renumbered(a: ProblemArrays, order: IntArray) -> ProblemArrays:
-    """Return the costs and the parents of tasks that are numbered by their place in the order."""
+    """Return costs and parents of tasks that are numbered by their place in the order."""
     work, row, ptr, pred, data = (frozen(x) for x in _renumber(a, order))  # one signature
     return a._replace(work=work, row=row, pred_ptr=ptr, pred=pred, pred_data=data)
 

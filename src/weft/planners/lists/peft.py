@@ -1,4 +1,7 @@
-"""PEFT, compiled: earliest finish plus optimistic cost (Arabnejad and Barbosa 2014, section 4)."""
+"""PEFT, compiled: earliest finish plus optimistic cost.
+
+Arabnejad and Barbosa (2014), section 4.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,10 @@ from weft.sim.kernel.ranks import mean_transfer
 
 
 def optimistic_costs(problem: Problem) -> FloatArray:
-    """Compute the optimistic cost table, (n, p) seconds from a task's end to the workflow's end.
+    """Compute the optimistic cost table (n, p).
 
-    Each descendant runs on the device that suits this path best.
+    Its values are seconds from a task's end to the workflow's end. Each descendant runs on the
+    device that suits this path best.
 
     Examples
     --------
@@ -28,12 +32,12 @@ def optimistic_costs(problem: Problem) -> FloatArray:
 
 
 def optimistic_rank(problem: Problem) -> FloatArray:
-    """Average the optimistic cost over the devices that can run the task: (n,) seconds."""
+    """Average the optimistic cost over the devices able to run a task: (n,) seconds."""
     return _means(problem.arrays, optimistic_costs(problem))
 
 
 def insert_optimistically(problem: Problem, order: IntArray) -> Rows:
-    """Place each task, in order, at the least finish + optimistic cost, with insertion."""
+    """Place tasks, in order, at the least finish + optimistic cost, with insertion."""
     return _insert(problem.arrays, order, optimistic_costs(problem))
 
 

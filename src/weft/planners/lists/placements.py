@@ -1,8 +1,8 @@
-"""HEFT, CPOP, PEFT and other list planners: a rank orders the tasks, a placement chooses devices.
+"""HEFT, CPOP, PEFT and other list planners, each a rank and a placement.
 
-Every rank of `RANKS` works with every placement of `PLACEMENTS`; `COMBINATIONS` lists those that
-are planners by name. CPOP: Topcuoglu, Hariri and Wu (2002), section 4.2; HEFT, PEFT, lookahead and
-DEFT have files of their own.
+The rank orders the tasks, the placement chooses devices. Every rank of `RANKS` works with every
+placement of `PLACEMENTS`; `COMBINATIONS` lists those that are planners by name. CPOP: Topcuoglu,
+Hariri and Wu (2002), section 4.2; HEFT, PEFT, lookahead and DEFT have files of their own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LOADING = ("earliest", "critical-path", "one-device", "round-robin", "random", "
 
 @dataclass(frozen=True)
 class ListPlanner:
-    """A planner that takes tasks in the order of a rank and places each by a placement.
+    """A planner that takes tasks by a rank and places each by a placement.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def _earliest(problem: Problem, order: IntArray, _seed: int) -> Schedule:
 
 @PLACEMENTS.register("critical-path")
 def _critical_path(problem: Problem, order: IntArray, _seed: int) -> Schedule:
-    """The critical path on the device with the least time for it, the rest by earliest finish."""
+    """The critical path on its fastest device, the rest by earliest finish."""
     return _insert(problem, order, pin_to_best(problem, critical_path(problem)))
 
 
@@ -144,9 +144,9 @@ def _one_device(problem: Problem, order: IntArray, _seed: int) -> Schedule:
 
 @PLACEMENTS.register("one-node")
 def _one_node(problem: Problem, order: IntArray, _seed: int) -> Schedule:
-    """Earliest finish on all devices or on one of the four strongest nodes; the shortest of these.
+    """Earliest finish on all devices or on one of the four strongest nodes.
 
-    Tasks that a node cannot run go to any device.
+    The shortest of these schedules is taken. Tasks that a node cannot run go to any device.
     """
     a = problem.arrays
     link = common_link(a.latency, a.per_byte)
@@ -193,11 +193,11 @@ def _olb(problem: Problem, order: IntArray, _seed: int) -> Schedule:
 
 
 def critical_path(problem: Problem) -> IntArray:
-    """Find the longest path with mean durations and transfers; the lowest numbers among equals.
+    """Find the longest path with mean durations and transfers.
 
-    Topcuoglu et al. (2002), section 4.2, follow children whose priority equals the entry's. Going
-    down the upward rank finds the same path, but neither compares sums that differ by rounding nor
-    skips tasks of the path.
+    Among equals the lowest numbers win. Topcuoglu et al. (2002), section 4.2, follow children whose
+    priority equals the entry's. Going down the upward rank finds the same path, but neither
+    compares sums that differ by rounding nor skips tasks of the path.
     """
     if problem.n == 0:
         return np.zeros(0, np.int64)
@@ -230,7 +230,7 @@ def pin_to_best(problem: Problem, tasks: IntArray) -> IntArray:
 
 
 def paces_by_node(problem: Problem, *, most: int = 4) -> Iterator[FloatArray]:
-    """Yield the seconds per unit of work on all devices, then those on one node at a time.
+    """Yield the seconds per unit of work on all devices, then on one node at a time.
 
     Work that no device of the node can run stays possible everywhere. Nodes with the least mean
     seconds for all work, divided by their number of devices, come first; `most` limits them.

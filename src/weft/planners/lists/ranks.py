@@ -25,7 +25,10 @@ def _upward(problem: Problem, _seed: int) -> FloatArray:
 
 @RANKS.register("upward-saga")
 def _upward_saga(problem: Problem, _seed: int) -> FloatArray:
-    """Upward rank with SAGA's mean transfer, which counts a device's transfers to itself."""
+    """Upward rank with SAGA's mean transfer.
+
+    It counts a device's transfers to itself.
+    """
     return upward_rank(problem, self_pairs=True)
 
 
@@ -37,7 +40,10 @@ def _downward(problem: Problem, _seed: int) -> FloatArray:
 
 @RANKS.register("cpop")
 def _cpop(problem: Problem, _seed: int) -> FloatArray:
-    """Longest path through a task: CPOP's priority (Topcuoglu et al. 2002, section 4.2)."""
+    """Longest path through a task: CPOP's priority.
+
+    Topcuoglu et al. (2002), section 4.2.
+    """
     return upward_rank(problem) + downward_rank(problem)
 
 
@@ -83,7 +89,10 @@ def rank_order(problem: Problem, rank: FloatArray) -> IntArray:
 
 @njit
 def order_of_free(a: ProblemArrays, order: IntArray, place: IntArray) -> IntArray:
-    """Take always the first task of `order` whose parents are taken; `place` inverts `order`."""
+    """Take always the first task of `order` whose parents are taken.
+
+    `place` inverts `order`.
+    """
     n = len(order)
     waiting = a.pred_ptr[1:] - a.pred_ptr[:-1]
     free = [place[t] for t in range(n) if waiting[t] == 0]

@@ -1,4 +1,4 @@
-"""Annealing over orders and pools, for nodes whose tasks share capacities, compiled.
+"""Annealing over orders and pools, for nodes with shared capacities, compiled.
 
 The decoder places tasks one by one in the given order, each at the earliest time at which its pool
 has a free device and its node has room. It stores the last accepted placement, starts where the
@@ -90,7 +90,10 @@ def make_packing_decoder(
 def decode_packed(
     w: PackingDecoder, c: Chain, limit: float, first: int, last: int, current: float
 ) -> float:
-    """Place the tasks of a chain as `weft.planners.search.decoder.decode_from` does, in pools."""
+    """Place the tasks of a chain in pools.
+
+    This is as `weft.planners.search.decoder.decode_from` places tasks on devices.
+    """
     a, pools, goal, tail, order, choice = w.a, w.pools, w.goal, w.tail, c.order, c.choice
     n, count, wide = len(order), len(pools.first), tail.shape[1] > 1
     cut = (limit - goal.least) * goal.longest  # a longer makespan has a value above it
@@ -153,7 +156,10 @@ def begin_packed(w: PackingDecoder, c: Chain, order: IntArray, choice: IntArray)
 
 @njit
 def _trace_path(w: PackingDecoder, path: Path, random: np.ndarray) -> None:
-    """Find a critical path of the stored schedule; among tasks that end in time, draw one."""
+    """Find a critical path of the stored schedule.
+
+    Among tasks that end in time, one is drawn.
+    """
     a, pools = w.a, w.pools
     t, size = int(np.argmax(w.kept_finish)), 0
     while t != NONE:
@@ -198,9 +204,10 @@ def _another_pool(w: PackingDecoder, t: int, random: np.ndarray, old: int) -> in
 
 @njit
 def _unblock(w: PackingDecoder, c: Chain, i: int, many: bool) -> tuple[int, int, int]:
-    """Return the task, new pool and new place that remove the i-th wait of the critical path.
+    """Return a move that removes the i-th wait of the critical path.
 
-    A pool is KEEP or a place NONE; both are if the wait cannot be removed by one move.
+    The move is a task, its new pool and its new place. A pool is KEEP or a place NONE; both are if
+    the wait cannot be removed by one move.
     """
     t, wait = c.path.task[i], c.path.wait[i]
     if wait == NONE:
@@ -228,7 +235,7 @@ def _choose_pool(w: PackingDecoder, c: Chain, t: int, new: int) -> int:
 def anneal_packed(
     w: PackingDecoder, c: Chain, moves: int, temperature: float, target: float
 ) -> None:
-    """Try a number of moves at a temperature; stop when the best value meets the target."""
+    """Try moves at a temperature; stop when the best value meets the target."""
     n, many = len(c.order), len(w.pools.first) > 1
     for _ in range(moves):
         now = c.value[0].current

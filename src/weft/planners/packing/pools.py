@@ -1,4 +1,7 @@
-"""Equal devices of a node as pools: how many of them are free is one more capacity."""
+"""Equal devices of a node as pools.
+
+How many devices of a pool are free is one more capacity.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ class Pools(NamedTuple):
 
 
 def pool_of_devices(problem: Problem) -> IntArray:
-    """(p,) the pool of each device: equal costs, links and node.
+    """Return the pool (p,) of each device: equal costs, links and node.
 
     Examples
     --------
@@ -48,7 +51,10 @@ def pool_of_devices(problem: Problem) -> IntArray:
 
 
 def _equal_links(table: FloatArray, members: list[int]) -> bool:
-    """Whether devices have the same links to and from all others, and one between them."""
+    """Return whether devices have the same links to and from all others.
+
+    All links between them must be the same, too.
+    """
     others = np.ones(len(table), bool)
     others[members] = False
     inside = table[np.ix_(members, members)][~np.eye(len(members), dtype=bool)]
@@ -93,8 +99,8 @@ def _between_pools(table: FloatArray, pool: IntArray, first: IntArray) -> FloatA
 def each_alone(problem: Problem, pool: IntArray) -> IntArray:
     """Return pools of one device each, unless data moves freely within the pools.
 
-    A pool does not know which of its devices has the data of a task, so it counts the link between
-    two of them.
+    A pool does not record which of its devices has the data of a task, so it counts the link
+    between two of them.
     """
     c, same = problem.cluster, pool[:, None] == pool[None, :]
     free = not (c.latency[same].any() or c.per_byte[same].any())

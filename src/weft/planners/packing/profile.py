@@ -1,4 +1,4 @@
-"""Amounts in use over time, node by node, and the earliest time with enough room; compiled."""
+"""Amounts in use over time by node, and the earliest time with room; compiled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ INITIAL_STEPS = 8
 
 
 class Profile(NamedTuple):
-    """Amounts in use over time, node by node: those of step i hold until step i + 1 begins."""
+    """Amounts in use over time, node by node.
+
+    Those of step i hold until step i + 1 begins.
+    """
 
     begin: FloatArray
     used: FloatArray  # (size, capacities + slots)
@@ -79,7 +82,7 @@ def earliest_fit(
     duration: float,
     limit: float,
 ) -> float:
-    """Return the earliest start at which a pool has room for a task; inf if beyond `limit`."""
+    """Return the earliest start with room for a task in a pool; inf if beyond `limit`."""
     node, slot, need = pools.node[pool], pools.slot[pool], pools.need[task]
     end = profile.first[node] + profile.steps[node]
     at, start = _step_at(profile, node, ready), ready

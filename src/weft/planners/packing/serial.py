@@ -28,7 +28,7 @@ Packed = tuple[IntArray, FloatArray, FloatArray]
 
 
 def pack(problem: Problem, schedule: Schedule) -> Schedule:
-    """Return a schedule that respects the capacities of nodes, made of one that may not.
+    """Return a schedule that respects capacities of nodes, made of one that may not.
 
     The best of a few: tasks in the order of their starts, on their devices, on devices like theirs
     or on the best ones, and tasks by upward rank on the best ones. Copies are left out.

@@ -22,10 +22,10 @@ from weft.sim.kernel.jit import njit
 def slices(
     a: ProblemArrays, order: IntArray, work: FloatArray, share: FloatArray, tolerance: float
 ) -> IntArray:
-    """Return the part of each task: slices of a topological order, cut where few data cross.
+    """Return the part of each task: slices of a topological order.
 
-    `share` has the share of each part in all `work`. No part has more than `1 + tolerance` times
-    its share, and the work of one task.
+    The order is cut where few data cross. `share` has the share of each part in all `work`. No part
+    has more than `1 + tolerance` times its share, and the work of one task.
 
     Examples
     --------
@@ -47,7 +47,10 @@ def slices(
 
 
 def _cut(done: FloatArray, crossing: FloatArray, first: int, last: int, target: float) -> int:
-    """Return the place in a window where the least data cross; among equals nearest the target."""
+    """Return the place in a window where the least data cross.
+
+    Among equals, the place nearest the target.
+    """
     if first > last:  # one task is larger than the window: cut on its nearer side
         return first if done[first] - target < target - done[last] else last
     place = np.arange(first, last + 1)
@@ -56,7 +59,7 @@ def _cut(done: FloatArray, crossing: FloatArray, first: int, last: int, target: 
 
 @njit
 def crossing_data(a: ProblemArrays, order: IntArray) -> FloatArray:
-    """(n + 1,) data of the edges that lead across each place of a topological order.
+    """Compute the data (n + 1,) that cross each place of a topological order.
 
     An edge counts as its bytes and one more, so that places without edges are the least.
     """
@@ -77,7 +80,7 @@ def crossing_data(a: ProblemArrays, order: IntArray) -> FloatArray:
 
 @njit
 def components(a: ProblemArrays) -> IntArray:
-    """(n,) the lowest number of a task that is connected with each task, whatever the direction."""
+    """Return the lowest task (n,) connected with each task, in any direction."""
     root = np.arange(len(a.work))
     for t in range(len(root)):
         for e in range(a.pred_ptr[t], a.pred_ptr[t + 1]):

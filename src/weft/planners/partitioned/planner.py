@@ -49,9 +49,9 @@ class Parts(NamedTuple):
 @PLANNERS.register("partitioned")
 @dataclass(frozen=True)
 class Partitioned:
-    """HEFT on parts of a very large graph, side by side on all cores, joined into one plan.
+    """HEFT on parts of a very large graph, planned side by side, then joined.
 
-    The plan is the same for any number of threads.
+    The parts are planned on all cores. The plan is the same for any number of threads.
 
     Parameters
     ----------
@@ -98,7 +98,10 @@ class Partitioned:
 
 
 def partition(problem: Problem, count: int, tolerance: float) -> Parts:
-    """Divide a problem into parts: without edges between them if possible, else by upward rank."""
+    """Divide a problem into parts.
+
+    They have no edges between them if possible; else they follow the upward rank.
+    """
     order = rank_order(problem, upward_rank(problem))
     found = _apart(problem, order, count, tolerance)
     if found is None:
@@ -112,7 +115,10 @@ def partition(problem: Problem, count: int, tolerance: float) -> Parts:
 
 
 def _in_sequence(problem: Problem, order: IntArray, count: int, tolerance: float) -> IntArray:
-    """Return slices of the order, refined: parts that follow one another on all devices."""
+    """Return refined slices of the order.
+
+    These parts follow one another on all devices.
+    """
     work, share = mean_durations(problem), np.full(count, 1.0 / count)
     part = slices(problem.arrays, order, work, share, tolerance)
     most = np.maximum((1.0 + tolerance) * share * work.sum(), np.bincount(part, work, count))
@@ -123,7 +129,10 @@ def _in_sequence(problem: Problem, order: IntArray, count: int, tolerance: float
 def _apart(
     problem: Problem, order: IntArray, count: int, tolerance: float
 ) -> tuple[IntArray, list[IntArray]] | None:
-    """Return parts without edges between them, and their groups of devices; None if impossible."""
+    """Return parts without edges between them, and their groups of devices.
+
+    None if that is impossible.
+    """
     if not 1 < count <= problem.p:
         return None
     component = components(problem.arrays)
@@ -175,7 +184,10 @@ def mean_speeds(problem: Problem) -> FloatArray:
 
 
 def plan_parts(problem: Problem, parts: Parts, threads: int) -> tuple[IntArray, IntArray]:
-    """Plan each part by HEFT; return the tasks by part and start, and the device of each task."""
+    """Plan each part by HEFT.
+
+    Returns the tasks by part and start, and the device of each task.
+    """
     order, device = np.empty(problem.n, np.int64), np.empty(problem.n, np.int64)
     cache = OnceCache()
 
@@ -217,7 +229,10 @@ class OnceCache:
 
 
 def digest(a: ProblemArrays, whole_problem: ProblemArrays) -> bytes:
-    """Return a hash of the columns that HEFT reads of a part; all parts may share the devices."""
+    """Return a hash of the columns that HEFT reads of a part.
+
+    All parts may share the devices.
+    """
     found = blake2b(digest_size=16)
     columns = [a.work, a.row, a.pred_ptr, a.pred, a.pred_data]
     if a.pace is not whole_problem.pace:
@@ -229,7 +244,10 @@ def digest(a: ProblemArrays, whole_problem: ProblemArrays) -> bytes:
 
 
 def part_arrays(a: ProblemArrays, parts: Parts, j: int) -> ProblemArrays:
-    """Return the costs, parents and devices of a part; its tasks are numbered by their place."""
+    """Return the costs, parents and devices of a part.
+
+    Its tasks are numbered by their place.
+    """
     tasks, devices = parts.task[parts.first[j] : parts.first[j + 1]], parts.devices[j]
     columns = _inside(a, tasks, parts.part, parts.place)
     work, row, ptr, pred, data = (frozen(column) for column in columns)  # one signature
@@ -266,7 +284,10 @@ def _inside(
 
 
 def only_link(a: ProblemArrays) -> FloatArray:
-    """Return latency and seconds per byte of the links of many devices if all are alike; or NaN."""
+    """Return latency and seconds per byte of all links; NaN if they differ.
+
+    They are NaN also if there are few devices.
+    """
     link = common_link(a.latency, a.per_byte)
     alike = link is not None and link.alone
     return np.array([link.latency, link.per_byte] if link and alike else [np.nan, np.nan])
@@ -274,7 +295,7 @@ def only_link(a: ProblemArrays) -> FloatArray:
 
 @njit
 def append(a: ProblemArrays, order: IntArray, rows: Rows, alike: FloatArray) -> None:
-    """Fill in the times of tasks, in order, each behind the tasks before it on its device.
+    """Fill in the times of tasks, in order, each behind the last one on its device.
 
     `alike` has latency and seconds per byte of all links; NaN if they differ: many links take more
     memory than a cache has.

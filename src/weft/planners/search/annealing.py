@@ -144,9 +144,10 @@ def trace_path(a: ProblemArrays, w: Decoder, path: Path) -> None:
 
 @njit
 def choose(a: ProblemArrays, c: Chain, w: Decoder, size: int, new: int) -> tuple[int, int]:
-    """Set the choice of a group; return the first and last changed place, or NONE and NONE.
+    """Set the choice of a group.
 
-    Tasks that cannot run on the device keep their choice.
+    Returns the first and last changed place, or NONE and NONE. Tasks that cannot run on the device
+    keep their choice.
     """
     first, last = len(c.order), NONE
     for i in range(size):
@@ -178,7 +179,7 @@ def anneal(
     temperature: float,
     target: float,
 ) -> None:
-    """Try a number of moves at a temperature; stop when the best value meets the target."""
+    """Try moves at a temperature; stop when the best value meets the target."""
     anywhere = ANY_SHARE if goal.plain else OTHER_ANY_SHARE
     for _ in range(moves):
         now = c.value[0].current

@@ -1,4 +1,7 @@
-"""The planner `anytime`: the best of the quick planners, improved by annealing on all cores."""
+"""The planner `anytime`: the best quick plan, improved by annealing.
+
+It uses all cores.
+"""
 
 from __future__ import annotations
 
@@ -164,7 +167,7 @@ class Anytime:
     def _search_packed(
         self, problem: Problem, objective: Objective, clock: Clock, seed: int, start: WarmStart
     ) -> Solution:
-        """Search on nodes with capacities, from the start packed into them; without copies."""
+        """Search on nodes with capacities, from the packed start, without copies."""
         first = pack(problem, start.schedule)
         bound = affordable_bound(problem, clock, start.heft, copies=False)
         proved = bound if objective.plain else 0.0
@@ -252,7 +255,7 @@ def search_size(
 
 @cache
 def warm_up(names: tuple[str, ...], *, duplicate: bool, contended: bool = False) -> None:
-    """Load or compile the kernels of a search by these quick planners, on twelve tasks.
+    """Load or compile the kernels of a search by quick planners, on twelve tasks.
 
     The devices are on two nodes, so that no quick planner is left out. No schedule meets the bound,
     so that the search does not end before its first move.

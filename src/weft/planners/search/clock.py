@@ -34,7 +34,10 @@ def processor_time() -> Iterator[None]:
 
 
 class Clock:
-    """A clock that starts when it is made; without a limit, results depend on moves alone."""
+    """A clock that starts when it is made.
+
+    Without a limit, results depend on moves alone.
+    """
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds

@@ -73,11 +73,11 @@ def decode_from(
     last: int,
     current: float,
 ) -> float:
-    """Place the tasks from place `first` on; order and choices are new between `first` and `last`.
+    """Place the tasks from place `first` on.
 
-    `current` is the stored value; it is returned if the tasks up to `last` keep their places.
-    Returns inf, with the stored placement restored, as soon as the value must exceed `limit`.
-    Otherwise stores the new placement.
+    Order and choices are new between `first` and `last`. `current` is the stored value; it is
+    returned if the tasks up to `last` keep their places. Returns inf, with the stored placement
+    restored, as soon as the value must exceed `limit`. Otherwise stores the new placement.
     """
     # One long function on purpose: a call that passes two tuples of arrays costs as much as placing
     # a task.
@@ -142,7 +142,7 @@ def _restore_before(
     latest: IntArray,
     before: IntArray,
 ) -> float:
-    """Rebuild the chains of the tasks before place `first`; return the end of the last of them."""
+    """Rebuild the chains of the tasks before place `first`; return their last finish."""
     latest[:] = NONE
     makespan = 0.0
     for j in range(first):

@@ -44,7 +44,10 @@ MORE_COPIES = 3
 
 
 class CopyDecoder(NamedTuple):
-    """All memory of the decoder; the runs of a device are a chain from `latest`, then `before`."""
+    """All memory of the decoder.
+
+    The runs of a device are a chain from `latest`, then `before`.
+    """
 
     runs: CopyTable
     inputs: CopyInputs
@@ -74,7 +77,10 @@ def _gap(w: CopyDecoder, d: int, ready: float, seconds: float) -> tuple[float, i
 
 @njit
 def _copy_start(a: ProblemArrays, w: CopyDecoder, u: int, d: int) -> tuple[float, int]:
-    """Return start and next run of one more run; inf if it cannot run or already runs there."""
+    """Return start and next run of one more run.
+
+    The start is inf if the task cannot run or already runs there.
+    """
     full = w.runs.size[0] + 2 * len(w.runs.newest) // ROOM >= len(w.runs.task)
     if u == NONE or a.pace[a.row[u], d] == np.inf or full or runs_on(w.runs, u, d):
         return np.inf, NONE
@@ -93,7 +99,7 @@ def _enter(
 
 @njit
 def _copy_more(a: ProblemArrays, w: CopyDecoder, t: int, d: int, seconds: float) -> float:
-    """Copy parents while that lets the task start earlier; return the arrival of its inputs."""
+    """Copy parents while the task can start earlier; return when its inputs arrive."""
     inputs = w.inputs
     for _ in range(MORE_COPIES + 1):
         gather_inputs(a, w.runs, t, inputs, d, d + 1)
@@ -121,7 +127,7 @@ def decode_copies(
     limit: float,
     w: CopyDecoder,
 ) -> float:
-    """Place all tasks; return the makespan, or inf if it is likely to exceed the limit.
+    """Place all tasks; return the makespan, or inf if it likely exceeds the limit.
 
     Likely only, since a later copy could still help.
     """
@@ -183,7 +189,7 @@ def anneal_copies(
     temperature: float,
     target: float,
 ) -> None:
-    """Try a number of moves at a temperature; stop when the best value meets the target."""
+    """Try moves at a temperature; stop when the best value meets the target."""
     for _ in range(moves):
         limit = c.value[0].current * (1.0 + 1e-12) - temperature * np.log(1.0 - uniform(c.random))
         t = below(c.random, len(c.order))
@@ -229,7 +235,10 @@ def as_schedule(a: ProblemArrays, w: CopyDecoder) -> Schedule:
 
 @njit
 def _read_runs(a: ProblemArrays, w: CopyDecoder) -> BoolArray:
-    """Mark the needed runs: the originals of exits, and the sources of needed runs of children."""
+    """Mark the needed runs.
+
+    They are the originals of exits, and the sources of needed runs of children.
+    """
     used = np.zeros(w.runs.size[0], np.bool_)
     for i in range(len(a.order) - 1, -1, -1):
         v = a.order[i]

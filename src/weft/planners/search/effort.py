@@ -45,7 +45,10 @@ def affordable_tails(problem: Problem, clock: Clock, heft: float) -> FloatArray:
 
 
 def can_anneal(problem: Problem, schedule: Schedule, clock: Clock, heft: float) -> bool:
-    """Return whether a move, at most one decoding of all tasks, is short for the time limit."""
+    """Return whether a move is short for the time limit.
+
+    A move is at most one decoding of all tasks.
+    """
     walked = walked_tasks(problem.arrays, schedule.device, schedule.start, schedule.finish)
     steps = 2.0 * (problem.n + problem.m + walked) * problem.p
     return fits(clock, step_seconds(problem, heft) * steps, MOVE_SHARE)
@@ -57,7 +60,7 @@ def step_seconds(problem: Problem, heft: float) -> float:
 
 
 def fits(clock: Clock, seconds: float, share: float) -> bool:
-    """Return whether so many seconds are within a share of the limit and of what is left."""
+    """Return whether seconds are within a share of the limit and of the time left."""
     return clock.seconds is None or seconds < min(share * clock.seconds, 0.5 * clock.left())
 
 
@@ -69,7 +72,7 @@ def _tail_steps(problem: Problem) -> float:
 
 @njit
 def walked_tasks(a: ProblemArrays, device: IntArray, start: FloatArray, finish: FloatArray) -> int:
-    """Count the tasks that the decoder passes from the ends of devices back to the arrivals.
+    """Count the tasks that the decoder passes back from device ends to arrivals.
 
     For a decoding of the tasks in order of start on these devices.
     """

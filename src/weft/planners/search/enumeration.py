@@ -29,7 +29,10 @@ SHARE = 0.4
 
 
 def best_assignment(problem: Problem, objective: Objective, clock: Clock) -> Schedule | None:
-    """Return the best schedule over all assignments; None above `MOST` of them, or without time."""
+    """Return the best schedule over all assignments.
+
+    None if there are more than `MOST`, or without time.
+    """
     if problem.n > MOST_TASKS or problem.p**problem.n > MOST:
         return None
     count = problem.p**problem.n
@@ -47,7 +50,7 @@ def best_assignment(problem: Problem, objective: Objective, clock: Clock) -> Sch
 def try_assignments(
     a: ProblemArrays, goal: Goal, first: int, count: int, best: float, w: Decoder, kept: Decoder
 ) -> float:
-    """Decode assignments `first` to `first + count - 1`; store the best schedule in `kept`.
+    """Decode assignments `first` to `first + count - 1`; keep the best in `kept`.
 
     Returns the best value, `best` if none is better. The number of an assignment has one digit per
     task to the base of the number of devices; numbers beyond the last one repeat the first ones.
@@ -75,7 +78,7 @@ def try_assignments(
 
 @njit
 def _rank(a: ProblemArrays, device: IntArray, rank: FloatArray) -> None:
-    """Fill in the longest path from the start of each task to the end, for given devices."""
+    """Fill in the longest path from each task's start to the end, on given devices."""
     for i in range(len(rank) - 1, -1, -1):
         u = a.order[i]
         longest, here = 0.0, device[u]

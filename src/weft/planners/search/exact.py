@@ -1,10 +1,11 @@
-"""The planner `exact`: a constraint model for CP-SAT, warm-started by `anytime`, with a bound.
+"""The planner `exact`: a constraint model for CP-SAT, with a bound.
 
-Times are whole numbers of ticks; a tick is a power of two of seconds. Durations and transfers are
-rounded down to ticks. The starts of any schedule, rounded down, satisfy this model, so a bound for
-the model holds for the problem. The schedule itself is decoded again with exact times from the
-order and the devices of the solution. A tick is so short (2^-40 of the makespan) that an optimum of
-the model is an optimum of the problem within the tolerance of `Plan.status`.
+`anytime` gives it a warm start. Times are whole numbers of ticks; a tick is a power of two of
+seconds. Durations and transfers are rounded down to ticks. The starts of any schedule, rounded
+down, satisfy this model, so a bound for the model holds for the problem. The schedule itself is
+decoded again with exact times from the order and the devices of the solution. A tick is so short
+(2^-40 of the makespan) that an optimum of the model is an optimum of the problem within the
+tolerance of `Plan.status`.
 """
 
 from __future__ import annotations

@@ -210,7 +210,10 @@ class GeneticSearch:
 
 @njit
 def draw_individual(a: ProblemArrays, g: Population, i: int) -> None:
-    """Draw an order, every free task equally likely, and a device that can run each task."""
+    """Draw an order of tasks, and a device that can run each task.
+
+    In the order, every free task is equally likely to be next.
+    """
     n, p = len(a.work), a.pace.shape[1]
     waiting = a.pred_ptr[1:] - a.pred_ptr[:-1]
     free, count = np.empty(n, np.int64), 0

@@ -62,7 +62,7 @@ class PackingWorker(Worker):
         self.begin(other.chain.order, other.chain.choice)
 
     def anneal(self, count: int, share: float, target: float) -> None:
-        """Try a number of moves at the temperature for a share of the run, then close gaps."""
+        """Try moves at the temperature for a share of the run, then close gaps."""
         anneal_packed(self.packing, self.chain, count, self.temperature(share), target)
         if self.goal.plain and count > self.problem.n:
             self._close_gaps()
@@ -198,5 +198,5 @@ def improve(
     seed: int = 0,
     objective: Objective = MAKESPAN,
 ) -> Schedule:
-    """Search for a better schedule that respects capacities, beginning with a valid one."""
+    """Search for a better schedule within capacities, beginning with a valid one."""
     return PackedSearch(problem, Clock(seconds), objective, seed).improved(schedule)

@@ -304,7 +304,7 @@ class Team:
 
 
 def _transfer_factor(problem: Problem) -> float:
-    """Return the mean transfer over the mean duration, from 1 to `MAX_TRANSFER_FACTOR`."""
+    """Return mean transfer over mean duration, from 1 to `MAX_TRANSFER_FACTOR`."""
     if problem.m == 0:
         return 1.0
     latency, per_byte = mean_transfer(problem)

@@ -1,4 +1,4 @@
-"""Warm start of a search: the best schedule of the quick planners, after passes from both ends."""
+"""Warm start of a search: the best quick schedule, after passes from both ends."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def quick_start(
     names: tuple[str, ...] = (),
     first: Schedule | None = None,
 ) -> WarmStart:
-    """Return the best schedule of the quick planners without copies, and of passes from them.
+    """Return the best schedule without copies of quick planners and of passes.
 
     With a time limit only those run that are expected to end within a share of it. HEFT always
     runs: its time predicts those of the others. With a schedule `first`, passes from that
@@ -108,7 +108,7 @@ def start_at(problem: Problem, schedule: Schedule, value: float, heft: float) ->
 
 
 def fit(problem: Problem, given: Schedule) -> Schedule:
-    """Repeat the order and devices of a schedule of another problem of the same structure.
+    """Repeat order and devices of a schedule of a problem of the same structure.
 
     Tasks that cannot run on their device go to that of their earliest finish. Copies are left out.
     """
@@ -171,7 +171,7 @@ def _passes(
 
 
 def quick_copies(problem: Problem, clock: Clock, heft: float, *, seed: int = 0) -> Schedule | None:
-    """Return the best schedule of the quick planners with copies; None without time for one."""
+    """Return the best schedule with copies of quick planners; None without time."""
     best: Schedule | None = None
     longest = COPY_COST * heft
     for name in COPIES if problem.n <= FRONT_LIMIT else COPIES[:1]:

@@ -1,4 +1,4 @@
-"""Which machines to rent: the cheapest for a deadline, the fastest for a budget, the front.
+"""Machines to rent: cheapest for a deadline, fastest for a budget, the front.
 
 - `offers`: devices or nodes of a catalogue that can replace each other
 - `search`: clusters of the catalogue, planned or excluded by a bound

@@ -54,7 +54,7 @@ def offers_of(problem: Problem, *, whole_nodes: bool = False) -> tuple[Offer, ..
 
 
 def _alike(problem: Problem, one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Whether the problem stays the same if two units are exchanged, device by device."""
+    """Return whether exchanging two units, device by device, keeps the problem."""
     c = problem.cluster
     if [c.kinds[d] for d in one] != [c.kinds[d] for d in other]:
         return False

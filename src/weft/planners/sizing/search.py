@@ -1,10 +1,11 @@
-"""Search among the clusters of a catalogue: all of them if they are few, else from front to front.
+"""Search among the clusters of a catalogue.
 
-A cluster is a count of each offer. A lower bound on its makespan (the longest path and the area of
-all work) times its price per second is a lower bound on its rent: where a planned cluster is as
-fast and as cheap as these bounds, the cluster need not be planned. Large catalogues are searched
-locally: neighbours of all clusters on the front, until none improves it (Pareto local search,
-Paquete, Chiarandini and Stuetzle 2004).
+It plans all of them if they are few, else it goes from front to front. A cluster is a count of each
+offer. A lower bound on its makespan (the longest path and the area of all work) times its price per
+second is a lower bound on its rent: where a planned cluster is as fast and as cheap as these
+bounds, the cluster need not be planned. Large catalogues are searched locally: neighbours of all
+clusters on the front, until none improves it (Pareto local search, Paquete, Chiarandini and
+Stuetzle 2004).
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class Search:
             yield counts
 
     def visit(self, counts: Counts) -> None:
-        """Plan a cluster unless it was, or cannot beat the planned ones, or cannot run a task."""
+        """Plan a new cluster that may beat the planned ones and can run every task."""
         if counts in self.planned or counts in self.excluded or not self._possible(counts):
             return
         best = self.limits(counts)
@@ -152,7 +153,7 @@ class Search:
         return self._limits[counts]
 
     def cheapest_within(self, deadline: float) -> float:
-        """Return a lower bound on the rent of every schedule that meets a deadline; inf: none."""
+        """Return a lower bound on the rent of schedules within a deadline; inf: none."""
         queue = [(self.limits(c).cost, False, c) for c in self.all_counts() if self._possible(c)]
         heapq.heapify(queue)
         refined = 0
@@ -169,7 +170,7 @@ class Search:
         return np.inf
 
     def fastest_within(self, budget: float) -> float:
-        """Return a lower bound on the makespan of every schedule within a budget; inf: none."""
+        """Return a lower bound on the makespan of schedules within a budget; inf: none."""
         able = (self.limits(c) for c in self.all_counts() if self._possible(c))
         return min((b.seconds for b in able if b.cost <= budget), default=np.inf)
 
@@ -180,7 +181,7 @@ class Search:
         return select_devices(self.problem, sorted(d for unit in chosen for d in unit))
 
     def _possible(self, counts: Counts) -> bool:
-        """Whether every task fits some device of a cluster."""
+        """Return whether every task fits some device of a cluster."""
         return bool(np.isfinite(self._rows(counts).min(axis=1, initial=np.inf)).all())
 
     def _rate(self, counts: Counts) -> float:
@@ -195,20 +196,26 @@ class Search:
         return total, np.bincount(self.problem.row, minlength=rows) > 0
 
     def _rows(self, counts: Counts) -> np.ndarray:
-        """(used rows, devices of one unit of each present offer) pace."""
+        """Return pace: (used rows, devices of one unit of each present offer)."""
         units = [o.units[0] for o, n in zip(self.offers, counts, strict=True) if n]
         devices = [d for unit in units for d in unit]
         return np.asarray(self.problem.pace[self._work[1]][:, devices])
 
     def _path(self, counts: Counts) -> float:
-        """Longest path with every task on its best device; only which offers there are counts."""
+        """Return the longest path with every task on its best device.
+
+        It depends on which offers there are, not on their counts.
+        """
         present = tuple(n > 0 for n in counts)
         if present not in self._paths:
             self._paths[present] = path_bound(self._on(tuple(map(int, present))))
         return self._paths[present]
 
     def _area(self, counts: Counts) -> float:
-        """All work on all devices, tasks divisible: weights of devices bound it from below."""
+        """Return a bound by all work on all devices, with divisible tasks.
+
+        Weights of devices bound it from below.
+        """
         pace = self._rows(counts)
         total = self._work[0][self._work[1]]
         pairs = zip(self.offers, counts, strict=True)
@@ -240,7 +247,7 @@ class Search:
             self.visit(counts)
 
     def _starts(self) -> Iterator[Counts]:
-        """Everything, and each offer alone: one, two, four, ... and all."""
+        """Yield all units, and units of one offer alone: one, two, four, ... and all."""
         top = tuple(len(o.units) for o in self.offers)
         yield top
         for i, n in enumerate(top):
@@ -248,7 +255,7 @@ class Search:
                 yield tuple(k if j == i else 0 for j in range(len(top)))
 
     def _neighbours(self, counts: Counts) -> Iterator[Counts]:
-        """Any other number of one offer, or one for one of another offer."""
+        """Yield clusters with another count of one offer, or one unit exchanged."""
         for i, offer in enumerate(self.offers):
             top = len(offer.units)
             steps = np.unique(np.linspace(0, top, STEPS).round().astype(int)).tolist()

@@ -1,4 +1,4 @@
-"""Tasks with several ways to run them: which variant, and the front of their trade-offs.
+"""Tasks with several variants: which one to run, and the front of trade-offs.
 
 - `selection`: the variants of a plan under limits on accuracy and cost
 - `planning`: a planner's plan of such a problem

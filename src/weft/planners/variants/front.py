@@ -1,4 +1,7 @@
-"""The front of plans: none is better in makespan, cost, energy and accuracy at once."""
+"""The front of plans by makespan, cost, energy and accuracy.
+
+No plan is better in all of these at once.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +46,11 @@ def pareto(
     seconds: float | None = None,
     seed: int = 0,
 ) -> list[FrontPlan]:
-    """Return plans of a problem with variants that no other plan found beats, the shortest first.
+    """Return the front of plans of a problem with variants, the shortest first.
 
-    A plan beats another if it is no worse in makespan, cost, energy and accuracy, and better in
-    one. Plans are HEFT's; the search goes from the front to its neighbours (Pareto local search,
-    Paquete, Chiarandini and Stuetzle 2004).
+    No other plan found beats a plan of the front. A plan beats another if it is no worse in
+    makespan, cost, energy and accuracy, and better in one. Plans are HEFT's; the search goes from
+    the front to its neighbours (Pareto local search, Paquete, Chiarandini and Stuetzle 2004).
 
     Examples
     --------

@@ -42,7 +42,10 @@ def prove_variants(
     threads: int | None,
     seed: int,
 ) -> tuple[Pick, Problem, Schedule, float]:
-    """Return the best choice found, its problem and schedule, and a lower bound for all choices."""
+    """Return the best choice found, and a lower bound for all choices.
+
+    The choice comes with its problem and schedule.
+    """
     kept = (warm.pick, warm.problem, warm.schedule)
     spread, lanes = spread_out(choices)
     cells = spread.m * spread.p**2 + spread.n * spread.p
@@ -76,7 +79,10 @@ def prove_variants(
 
 
 def spread_out(choices: VariantChoices) -> tuple[Problem, Lanes]:
-    """Return the problem with a column per device and variant, without capacities, and lanes."""
+    """Return the problem with a column per device and variant, and its lanes.
+
+    The problem has no capacities.
+    """
     problem, c = choices.problem, choices.problem.cluster
     many = max(len(ways) for ways in choices.ways.values())
     seconds = np.full((problem.n, problem.p, many), inf)

@@ -96,7 +96,7 @@ class VariantChoices:
         return found if found is not None and found.cost <= self.budget * (1 + 1e-12) else None
 
     def starts(self) -> Iterator[Pick]:
-        """Yield simple choices, made accurate enough at little slowdown, or at little cost."""
+        """Yield simple choices, made accurate enough at little slowdown or cost."""
         scores_of: list[Any] = [self._seconds, self._use, self._accuracy, self._cost]
         for score in scores_of:
             scores = [[score(t, way) for way in ways] for t, ways in self.ways.items()]
@@ -104,7 +104,7 @@ class VariantChoices:
             yield self._repaired(pick, _money if score == self._cost else self._seconds)
 
     def _repaired(self, pick: Pick, price: Callable[[int, Variant], float]) -> Pick:
-        """Take more accurate variants, the lowest price per gain first, until it is enough."""
+        """Take more accurate variants until it is enough, lowest price per gain first."""
         now = list(pick)
         while not self.accurate(tuple(now)):
             best, least = None, (inf, inf)
@@ -141,7 +141,7 @@ class VariantChoices:
         return [list(found)[k] for k in order.tolist()]
 
     def search(self, clock: Clock) -> list[EvaluatedChoice]:
-        """Return the best choices that were found, the shortest first; refuse if there is none."""
+        """Return the best choices found, the shortest first; refuse if there is none."""
         best = min(
             (x for pick in self.starts() if (x := self.allowed(pick)) is not None),
             key=lambda x: x.makespan,
@@ -206,7 +206,10 @@ def _money(_: int, way: Variant) -> float:
 
 
 def least_of_all(problem: Problem, ways: Mapping[int, tuple[Variant, ...]]) -> Problem:
-    """Return a problem that no choice beats: least seconds and least needs over the variants."""
+    """Return a problem that no choice beats.
+
+    It has the least seconds and the least needs over the variants.
+    """
     w = problem.workflow
     best: dict[str, Variant] = {}
     for t, own in ways.items():

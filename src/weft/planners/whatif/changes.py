@@ -250,7 +250,7 @@ def _refuse_links_of_network(change: object, between: tuple[str, ...]) -> None:
 def select_devices(
     problem: Problem, columns: list[int], *, names: tuple[str, ...] | None = None
 ) -> Problem:
-    """Return the problem on some of its devices; a device that is listed twice needs new names.
+    """Return the problem on some devices; a device listed twice needs new names.
 
     Examples
     --------
@@ -285,7 +285,7 @@ def select_devices(
 
 
 def _kind(name: str, problem: Problem) -> str:
-    """Return the kind of an added device: of the cluster, the workflow or the catalogue."""
+    """Return the kind of an added device: of cluster, workflow or catalogue."""
     kinds = tuple(dict.fromkeys(problem.cluster.kinds))
     if name in kinds or name in problem.workflow.durations:
         return name
@@ -341,7 +341,7 @@ def _with_new_kind(
 
 
 def _published(problem: Problem, kind: str) -> tuple[float, dict[str, float]]:
-    """Return speed and other columns of a device; its speed on the scale of the cluster's."""
+    """Return speed, on the scale of the cluster's, and other columns of a device."""
     c = problem.cluster
     if kind in problem.workflow.durations:
         return 1.0, {"cores": float(c.cores.max())}
@@ -375,7 +375,7 @@ def _twin_link(c: Cluster, like: int) -> tuple[float, float]:
 
 
 def _links(c: Cluster, between: tuple[str, ...]) -> BoolArray:
-    """(p, p) the links that a change is about."""
+    """Return the links (p, p) that a change is about."""
     if not between:
         return np.ones((c.p, c.p), bool)
     if len(between) > 2:

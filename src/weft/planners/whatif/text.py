@@ -67,7 +67,7 @@ EXAMPLES = {
 
 
 def _counted(text: str) -> tuple[int, str]:
-    """``2xT4`` -> (2, "T4"); a name without a count counts once."""
+    """Parse ``2xT4`` -> (2, "T4"); a name without a count counts once."""
     number, x, name = text.partition("x")
     counted = x and name and number.isascii() and number.isdecimal()
     return (int(number[:DIGITS]), name) if counted else (1, text)

@@ -1,4 +1,7 @@
-"""`tornado`: every speed by the same share, a device more or less, and what saves most."""
+"""`tornado`: which change of speeds or counts of devices saves most.
+
+Every speed changes by the same share, every count of devices by one.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +100,9 @@ def tornado(
     seed: int = 0,
     progress: TornadoProgress = lambda pairs: pairs,
 ) -> Tornado:
-    """Change each device kind, link and task kind by a share, and each count of devices by one.
+    """Change each device kind, link and task kind, and each count of devices.
+
+    Kinds and links change by a share, counts by one.
 
     Parameters
     ----------
@@ -148,7 +153,7 @@ def _pairs(problem: Problem, share: float, most: int) -> list[Pair]:
 
 
 def _can_lose(problem: Problem, kind: str) -> bool:
-    """Whether every task still fits some device without the last one of a kind."""
+    """Return whether every task fits some device without the last one of a kind."""
     cluster = problem.cluster
     last = cluster.p - 1 - cluster.kinds[::-1].index(kind)
     rest = np.delete(problem.pace, last, axis=1)

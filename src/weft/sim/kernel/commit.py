@@ -1,4 +1,4 @@
-"""Commitments of instances to devices, compiled, and the state of devices before them.
+"""Commitments of instances to devices, and forecasts of devices, compiled.
 
 Part of the event kernel; see "Committing" and "What a policy sees" in `docs/simulator.md`.
 """
@@ -26,7 +26,7 @@ from weft.sim.kernel.traffic import send_inputs
 
 @njit_inline
 def is_idle(sim: Sim, d: int) -> bool:
-    """Up, not blocked, nothing running, nothing queued."""
+    """Return whether a device is up, not blocked, and has nothing running or queued."""
     device = sim.device[d]
     return bool(
         device.running < 0
@@ -47,20 +47,20 @@ def any_idle(sim: Sim) -> bool:
 
 @njit_inline
 def can_run(sim: Sim, instance: int, d: int) -> bool:
-    """Whether a device can run an instance at all."""
+    """Return whether a device can run an instance at all."""
     return bool(sim.grid[sim.task[task_of(sim, instance)].row, d] < np.inf)
 
 
 @njit_inline
 def expected_seconds(sim: Sim, instance: int, d: int) -> float:
-    """Expected duration at the present pace of the device."""
+    """Return the expected duration at the present pace of the device."""
     g = task_of(sim, instance)
     return float(sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace)
 
 
 @njit_inline
 def free_at(sim: Sim, d: int) -> float:
-    """Return when a device is expected to have finished its commitments; inf when down."""
+    """Return when a device is expected to finish its commitments; inf when down."""
     if sim.device[d].pace == np.inf:
         return np.inf
     now = sim.world[0].now
@@ -85,7 +85,10 @@ def free_at(sim: Sim, d: int) -> float:
 
 @njit_inline
 def seconds_with_setup(sim: Sim, instance: int, d: int) -> float:
-    """Expected set-up and duration behind the queue of a device; after `free_at`."""
+    """Return the expected set-up and duration behind the queue of a device.
+
+    `free_at` must have updated the forecast of the queue.
+    """
     seconds = expected_seconds(sim, instance, d)
     if not has_setup(sim):
         return seconds
@@ -95,7 +98,7 @@ def seconds_with_setup(sim: Sim, instance: int, d: int) -> float:
 
 @njit_inline
 def _group_seconds(sim: Sim, entry: int, d: int) -> float:
-    """Expected set-up and duration of a group at the end of the forecast of a device's queue."""
+    """Return the expected set-up and duration of a group behind the forecast queue."""
     longest, size = 0.0, 0
     instance = sim.entry[entry].instance
     kind = sim.task[task_of(sim, instance)].kind
@@ -113,7 +116,7 @@ def _group_seconds(sim: Sim, entry: int, d: int) -> float:
 
 @njit_inline
 def expected_finish(sim: Sim, instance: int, d: int) -> float:
-    """Expected finish of a ready instance if it is committed to a device now."""
+    """Return the expected finish of a ready instance if committed to a device now."""
     now = sim.world[0].now
     begin = max(free_at(sim, d), input_arrival(sim, instance, d, now), now)
     return float(begin + seconds_with_setup(sim, instance, d))
@@ -129,7 +132,10 @@ def commit(sim: Sim, instance: int, d: int) -> None:
 
 @njit_noalloc
 def commit_with_copy(sim: Sim, instance: int, d: int, parent: int) -> None:
-    """Commit a copy of a done parent and the instance behind it; needs room for copies."""
+    """Commit a copy of a done parent and the instance behind it.
+
+    The tables must have room for copies.
+    """
     copy = len(sim.inst) + instance
     sim.entry[copy].instance = parent
     sim.inst[parent].partner = -1  # those it ran together with are not copied
@@ -197,7 +203,7 @@ def _fill_batch(sim: Sim, kind: int, instance: int, d: int) -> None:
 
 @njit_noalloc
 def _leaves_room(sim: Sim, first: int, other: int, d: int) -> bool:
-    """Return whether a batch that begins with `first` and takes `other` too fits the node."""
+    """Return whether a batch that begins with `first` fits the node with `other`."""
     for c in range(capacities(sim)):
         left, instance = sim.room[len(sim.room) // 2 + sim.device[d].node, c], first
         while instance >= 0:

@@ -1,8 +1,8 @@
-"""The compiled event kernel, defined by `docs/simulator.md`; `sim/reference.py` is its twin.
+"""The compiled event kernel, defined by `docs/simulator.md`.
 
-A moment is all events of one time: finishes, changes of pace, cancellations, arrivals, starts.
-`advance` simulates one moment; decisions come between moments, from a rule
-(`sim/kernel/rules.py`), a policy in Python or a learner.
+`sim/reference.py` is its twin. A moment is all events of one time: finishes, changes of pace,
+cancellations, arrivals, starts. `advance` simulates one moment; decisions come between moments,
+from a rule (`sim/kernel/rules.py`), a policy in Python or a learner.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from weft.sim.kernel.tables import (
     SKIPPED,
     Sim,
 )
-from weft.sim.kernel.traffic import begin_transfer, end_transfers, forget_inputs, next_transfer
+from weft.sim.kernel.traffic import begin_transfer, drop_inputs, end_transfers, next_transfer
 
 MOMENT, ENDED, STUCK = 0, 1, 2
 """Results of `advance`."""
@@ -62,7 +62,7 @@ def advance(sim: Sim) -> int:
 
 @njit_inline
 def next_time(sim: Sim) -> float:
-    """When the next moment is; inf: never."""
+    """Return the time of the next moment; inf: never."""
     due = np.inf
     for d in range(len(sim.due)):
         due = min(due, sim.due[d])
@@ -131,7 +131,10 @@ def _record(sim: Sim, entry: int, instance: int, d: int, status: int) -> int:
 
 @njit_noalloc
 def _release(sim: Sim, instance: int, d: int) -> None:
-    """Give back what an execution took of its node; devices there look at their queues again."""
+    """Give back what an execution took of its node.
+
+    The devices of the node look at their queues again.
+    """
     node, g = sim.device[d].node, task_of(sim, instance)
     for c in range(capacities(sim)):
         sim.room[node, c] += sim.need[g, c]
@@ -143,7 +146,10 @@ def _release(sim: Sim, instance: int, d: int) -> None:
 
 @njit_inline
 def _settle(sim: Sim, instance: int) -> None:
-    """Decide the outgoing edges of a done instance; skipped tasks decide theirs, depth first."""
+    """Decide the outgoing edges of a done instance.
+
+    Skipped tasks decide theirs, depth first.
+    """
     job = sim.inst[instance].job
     shift = sim.job[job].shift
     depth = 0
@@ -177,7 +183,7 @@ def _settle(sim: Sim, instance: int) -> None:
 
 @njit_inline
 def make_ready(sim: Sim, instance: int) -> None:
-    """All inputs exist: into the pool, unless a plan has committed it already."""
+    """Put an instance whose inputs exist into the pool, unless a plan committed it."""
     sim.inst[instance].status = READY
     if sim.world[0].mode != REPLAY:
         pool_add(sim, sim.task[task_of(sim, instance)].kind, instance)
@@ -234,7 +240,7 @@ def _fail(sim: Sim, d: int) -> None:
 
 @njit_noalloc
 def _give_back(sim: Sim, d: int) -> None:
-    """Everything queued on a failed device is ready again; copies are dropped."""
+    """Make all instances queued on a failed device ready again; drop copies."""
     entry = sim.device[d].head
     while entry >= 0:
         instance = sim.entry[entry].instance if sim.entry[entry].copy == 0 else -1
@@ -242,7 +248,7 @@ def _give_back(sim: Sim, d: int) -> None:
             after = sim.inst[instance].partner
             sim.inst[instance].partner = -1
             if has_network(sim):
-                forget_inputs(sim, instance)
+                drop_inputs(sim, instance)
             make_ready(sim, instance)
             instance = after
         entry = sim.entry[entry].next

@@ -1,4 +1,4 @@
-"""Which features the machines of a simulation have: capacities, batch curves, set-up, a network.
+"""Features of machines: capacities, batch curves, set-up, a network.
 
 `sim.extended` is None on machines without any of them, and the type of a member belongs to the
 signature of a kernel. So the compiler knows the answers below on plain machines, and the kernel for

@@ -37,9 +37,10 @@ ROUNDING = 1e-15
 def gap_in_chain(
     last: int, before: IntArray, begin: FloatArray, end: FloatArray, ready: float, duration: float
 ) -> tuple[float, int]:
-    """Find the earliest gap in a chain of tasks: its start, and the task after it or `NONE`.
+    """Find the earliest gap in a chain of tasks.
 
-    `last` is the last task of the device, `before[k]` the task before task k.
+    Returns its start, and the task after it or `NONE`. `last` is the last task of the device,
+    `before[k]` the task before task k.
     """
     start, after, k = ready, NONE, last
     if k != NONE and end[k] > ready:
@@ -55,7 +56,10 @@ def gap_in_chain(
 
 @njit_inline
 def link(task: int, device: int, after: int, last: IntArray, before: IntArray) -> None:
-    """Add a task to the chain of a device, in front of the task that `gap_in_chain` returned."""
+    """Add a task to the chain of a device, in front of `after`.
+
+    `gap_in_chain` returned `after`.
+    """
     if after == NONE:
         before[task] = last[device]
         last[device] = task
@@ -71,9 +75,9 @@ def link(task: int, device: int, after: int, last: IntArray, before: IntArray) -
 def gap_in_rows(
     begin: FloatArray, end: FloatArray, count: int, ready: float, duration: float
 ) -> tuple[float, int]:
-    """Find the earliest gap between `count` tasks in order of time: its start, and its place.
+    """Find the earliest gap between `count` tasks in order of time.
 
-    `begin` and `end` hold the times of the tasks of one device.
+    Returns its start and its place. `begin` and `end` hold the times of the tasks of one device.
     """
     low, high = 0, count
     while low < high:  # the first task that ends after `ready`
@@ -150,7 +154,7 @@ def free_from(timeline: Timeline, device: int) -> float:
 def earliest_start(
     timeline: Timeline, device: int, ready: float, duration: float, limit: float
 ) -> float:
-    """Return the start in the earliest gap that fits; inf if the finish exceeds `limit`."""
+    """Return the start in the earliest gap; inf if the finish exceeds `limit`."""
     at = timeline.first[device]
     last = at + timeline.gaps[device] - 1
     if duration > timeline.longest[device]:
@@ -207,7 +211,10 @@ def gap_of(timeline: Timeline, device: int, start: float) -> int:
 
 @njit
 def _make_room(timeline: Timeline, device: int, at: int) -> int:
-    """Shift the gaps after `at` by one, into larger memory if needed; return the new `at`."""
+    """Shift the gaps after `at` by one; return the new `at`.
+
+    They move into larger memory if needed.
+    """
     old, count = timeline.first[device], timeline.gaps[device]
     first = place_for_more(device, timeline.first, count, timeline.room, timeline.used)
     insert_copy(timeline.begin, old, first, count, at - old)
@@ -229,7 +236,10 @@ def _remove_gap(timeline: Timeline, device: int, at: int) -> None:
 
 @njit
 def last_begun(begin: FloatArray, low: int, high: int, time: float) -> int:
-    """Find the last item of [low, high] that begins at a time or before; the first one does."""
+    """Find the last item of [low, high] that begins at a time or before.
+
+    The first item begins by then.
+    """
     while low < high:
         middle = (low + high + 1) // 2
         if begin[middle] <= time:
@@ -254,9 +264,10 @@ def place_for_more(owner: int, first: IntArray, count: int, room: IntArray, used
 
 @njit
 def insert_copy(column: FloatArray, old: int, first: int, count: int, at: int) -> int:
-    """Insert a copy of the item `at` behind it, moving from place `old` to `first`; return where.
+    """Insert a copy of the item `at` behind it; return its place.
 
-    The items before it are copied only if the place changes.
+    All items move from place `old` to `first`. The items before it are copied only if the place
+    changes.
     """
     if first != old:
         for i in range(at + 1):

@@ -39,9 +39,10 @@ def add_layer(x: Numbers, weight: Numbers, out: Numbers, relu: bool) -> None:
 def layer_of_columns(
     x: Numbers, weight: Numbers, bias: Numbers, out: Numbers, relu: bool, columns: int
 ) -> None:
-    """Compute `layer` for the first columns of x, (inputs, columns), into those of `out`.
+    """Compute `layer` for the first columns of x into those of `out`.
 
-    The same bits, in less time for many columns: inner loops run along them. Changes x for `relu`.
+    The shape of x is (inputs, columns). The same bits, in less time for many columns: inner loops
+    run along them. Changes x for `relu`.
     """
     inputs, outputs = weight.shape
     for i in range(inputs if relu else 0):

@@ -1,4 +1,4 @@
-"""Moves of searches over orders and devices of tasks, compiled, and their random numbers.
+"""Moves of searches over orders and devices, and random numbers, compiled.
 
 Tasks are numbers, and an order never puts a task before a parent. The functions read parents and
 children (`pred_ptr`, `pred`, `succ_ptr`, `succ`) of any tuple of arrays that has them: those of a
@@ -35,7 +35,10 @@ ANY_SHARE, NEIGHBOUR_SHARE = 0.7, 0.15
 
 @njit_noalloc
 def draw(random: np.ndarray) -> int:
-    """Return the next 64 random bits (xorshift64, Marsaglia 2003), the same on every machine."""
+    """Return the next 64 random bits, the same on every machine.
+
+    The generator is xorshift64 (Marsaglia 2003).
+    """
     x = random[0]
     x ^= x << np.uint64(13)
     x ^= x >> np.uint64(7)
@@ -59,7 +62,10 @@ def uniform(random: np.ndarray) -> float:
 
 @njit_noalloc
 def shift(order: IntArray, place: IntArray, here: int, there: int) -> tuple[int, int]:
-    """Move the task at place `here`; return the first and last changed place, or NONE and NONE."""
+    """Move the task at place `here` to place `there`.
+
+    Returns the first and last changed place, or NONE and NONE.
+    """
     if here == there:
         return NONE, NONE
     t = order[here]
@@ -98,7 +104,10 @@ def neighbour(a: Any, t: int, random: np.ndarray) -> int:
 def another_device(
     a: Any, device: IntArray, devices: int, t: int, random: np.ndarray, anywhere: float
 ) -> int:
-    """Draw a choice for a task: `ANY` with probability `anywhere`; the device may be unable."""
+    """Draw a choice for a task: `ANY` with probability `anywhere`.
+
+    The drawn device may be unable to run the task.
+    """
     kind = uniform(random)
     if kind < anywhere:
         return ANY
@@ -112,9 +121,10 @@ def another_device(
 def unblock(
     a: Any, place: IntArray, device: IntArray, t: int, wait: int, random: np.ndarray
 ) -> tuple[int, int, int]:
-    """Return the task, new device and new place that remove the wait of a task for another.
+    """Return a move that removes the wait of a task for another.
 
-    A device or a place is NONE; both are if the wait cannot be removed by one move.
+    The move is a task, its new device and its new place. A device or a place is NONE; both are if
+    the wait cannot be removed by one move.
     """
     if wait == NONE:
         return t, NONE, NONE
@@ -142,10 +152,11 @@ def draw_move(
     group: IntArray,
     random: np.ndarray,
 ) -> tuple[int, int, int, int]:
-    """Draw a move: a task, its new device, its new place, and how many tasks of `group` move.
+    """Draw a move of one or two tasks.
 
-    Without a new place (NONE) the device changes, perhaps to `ANY`. The first `length` tasks of
-    `path` are the critical path, and `wait` has the tasks that these wait for.
+    Returns a task, its new device, its new place, and how many tasks of `group` move. Without a new
+    place (NONE) the device changes, perhaps to `ANY`. The first `length` tasks of `path` are the
+    critical path, and `wait` has the tasks that these wait for.
     """
     t, new, there, size = below(random, len(order)), NONE, NONE, 1
     if uniform(random) < CRITICAL and length > 0:
@@ -176,7 +187,10 @@ def before_wait(a: Any, place: IntArray, t: int, wait: int) -> int:
 
 @njit_noalloc
 def behind_waiting(a: Any, place: IntArray, wait: int, t: int) -> int:
-    """Return, for the task waited for, the place of the waiting one or the last before children."""
+    """Return the place of the waiting task, or the last place before the children.
+
+    It is the new place of the task waited for, whose children count.
+    """
     there = place[t]
     for e in range(a.succ_ptr[wait], a.succ_ptr[wait + 1]):
         there = min(there, place[a.succ[e]] - 1)

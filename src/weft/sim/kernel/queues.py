@@ -15,13 +15,13 @@ from weft.sim.kernel.tables import DONE, REPLAY, RUNNING, SKIPPED, Sim
 
 @njit_inline
 def task_of(sim: Sim, instance: int) -> int:
-    """The global task of an instance."""
+    """Return the global task of an instance."""
     return int(instance - sim.job[sim.inst[instance].job].shift)
 
 
 @njit_inline
 def edge_taken(sim: Sim, job: int, edge: int) -> bool:
-    """Whether a finished source takes this edge."""
+    """Return whether a finished source takes this edge."""
     choice = sim.edge[edge].choice
     return bool(choice < 0 or sim.outcome[sim.job[job].choice + choice] == sim.edge[edge].branch)
 
@@ -73,7 +73,7 @@ def try_start(sim: Sim, d: int) -> None:
 
 @njit_noalloc
 def _inputs_there(sim: Sim, entry: int) -> float:
-    """Return when the inputs of a queued group are there; inf while a transfer is on its way."""
+    """Return when the inputs of a queued group are there; inf during a transfer."""
     latest, instance = 0.0, sim.entry[entry].instance
     while instance >= 0:
         if sim.inbound[instance].moving > 0:
@@ -122,7 +122,10 @@ def _start(sim: Sim, entry: int, d: int) -> None:
 
 @njit_inline
 def has_room(sim: Sim, instance: int, d: int) -> bool:
-    """Whether the node of a device has what an instance needs left of every capacity."""
+    """Return whether the node of a device has room for an instance.
+
+    The needs of the instance must be left of every capacity.
+    """
     g = task_of(sim, instance)
     for c in range(capacities(sim)):
         if sim.room[sim.device[d].node, c] - sim.need[g, c] < 0.0:
@@ -144,7 +147,7 @@ def _group_has_room(sim: Sim, entry: int, d: int) -> bool:
 
 @njit_inline
 def batch_growth(sim: Sim, kind: int, d: int, size: int) -> float:
-    """Seconds of a batch of tasks over those of one."""
+    """Return the seconds of a batch of tasks over those of one."""
     if not has_curves(sim) or size <= 1:
         return 1.0
     return float(sim.grid[sim.world[0].curve + kind * (sim.world[0].sizes + 1) + size, d])
@@ -160,7 +163,7 @@ def batch_limit(sim: Sim, kind: int, d: int) -> int:
 
 @njit_inline
 def transfer_time(sim: Sim, origin: int, d: int, data: float) -> float:
-    """Seconds to move data from one device to another; nothing on one device."""
+    """Return the seconds to move data from one device to another; 0 on one device."""
     return float(sim.grid[origin, d] + data * sim.grid[len(sim.device) + origin, d])
 
 
@@ -172,7 +175,7 @@ def group_arrival(sim: Sim, entry: int, d: int) -> float:
 
 @njit_inline
 def expected_arrival(sim: Sim, entry: int, d: int) -> float:
-    """The same for a group in the queue, where the parent copied ahead of it counts as there."""
+    """Return `group_arrival`; a parent copied ahead of the group counts as there."""
     copied = -1
     if sim.world[0].copies == 1 and entry < len(sim.inst):
         copied = sim.entry[len(sim.inst) + entry].instance

@@ -13,12 +13,12 @@ from weft.sim.kernel.jit import njit
 
 
 def mean_durations(problem: Problem) -> FloatArray:
-    """(n,) mean seconds of each task over the devices that can run it."""
+    """Return the mean seconds (n,) of each task over the devices that can run it."""
     return problem.work * problem.mean_pace[problem.row]
 
 
 def mean_transfer(problem: Problem, *, self_pairs: bool = False) -> tuple[float, float]:
-    """Mean (latency, seconds per byte) over pairs of different devices.
+    """Return mean (latency, seconds per byte) over pairs of different devices.
 
     With `self_pairs` the free pairs of a device with itself count too: over unordered pairs,
     sum / (p (p + 1) / 2), as SAGA does.
@@ -34,7 +34,9 @@ def mean_transfer(problem: Problem, *, self_pairs: bool = False) -> tuple[float,
 
 
 def upward_rank(problem: Problem, *, self_pairs: bool = False) -> FloatArray:
-    """(n,) longest mean time from the start of a task to the end, mean transfers included.
+    """Return the longest mean time (n,) from the start of each task to the end.
+
+    Mean transfers are included.
 
     Examples
     --------
@@ -47,7 +49,7 @@ def upward_rank(problem: Problem, *, self_pairs: bool = False) -> FloatArray:
 
 
 def downward_rank(problem: Problem) -> FloatArray:
-    """(n,) longest mean time from the start of the workflow to the start of a task."""
+    """Return the longest mean time (n,) from the workflow's start to each task's."""
     latency, per_byte = mean_transfer(problem)
     return _downward(problem.arrays, mean_durations(problem), latency, per_byte)
 

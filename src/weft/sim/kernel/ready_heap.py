@@ -1,4 +1,7 @@
-"""The pool of ready instances: one binary heap per kind, lowest (key, number) first."""
+"""The pool of ready instances: one binary heap per kind.
+
+The lowest (key, number) comes first.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from weft.sim.kernel.tables import Sim, Table
 
 @njit_inline
 def before(inst: Table, a: int, b: int) -> bool:
-    """Whether instance a comes before instance b."""
+    """Return whether instance a comes before instance b."""
     return bool(inst[a].key < inst[b].key or (inst[a].key == inst[b].key and a < b))
 
 
@@ -76,13 +79,13 @@ def pool_remove(sim: Sim, kind: int, instance: int) -> None:
 
 @njit_inline
 def pool_top(sim: Sim, kind: int) -> int:
-    """The first ready instance of a kind that has any."""
+    """Return the first ready instance of a kind that has any."""
     return int(sim.inst[sim.kind[kind].pool].pool)
 
 
 @njit_inline
 def pool_first(sim: Sim) -> int:
-    """The first ready instance over all kinds, or -1."""
+    """Return the first ready instance over all kinds, or -1."""
     best = -1
     for kind in range(len(sim.kind)):
         if sim.kind[kind].ready > 0:

@@ -101,7 +101,7 @@ def _place(sim: Sim, instance: int, placement: int) -> int:
 
 @njit_inline
 def _decide_by_device(sim: Sim) -> bool:
-    """Most recently used: a device stays with its kind while it can."""
+    """Commit by most recent use: a device stays with its kind while it can."""
     kinds = len(sim.kind)
     for d in range(len(sim.device)):
         if not is_idle(sim, d):

@@ -18,7 +18,10 @@ COLUMNS = 3
 
 @njit_inline
 def setup_seconds(sim: Sim, row: int, d: int, kind: int) -> float:
-    """Seconds before a group of a kind runs on a device, in the state of a row of `loaded`."""
+    """Return the seconds of set-up before a group of a kind runs on a device.
+
+    The loaded kinds are those of a row of `loaded`.
+    """
     if not has_setup(sim):
         return 0.0
     base, kinds, seconds = sim.world[0].setup, len(sim.kind), 0.0
@@ -33,7 +36,10 @@ def setup_seconds(sim: Sim, row: int, d: int, kind: int) -> float:
 
 @njit_noalloc
 def load_kind(sim: Sim, row: int, d: int, kind: int) -> None:
-    """Load a kind into a row of `loaded`; drop those used least recently from a full cache."""
+    """Load a kind into a row of `loaded`.
+
+    A full cache drops the kinds used least recently.
+    """
     base, kinds, latest = sim.world[0].setup, len(sim.kind), 0
     for k in range(kinds):
         latest = max(latest, sim.loaded[row, k])
@@ -67,7 +73,7 @@ def empty_cache(sim: Sim, d: int) -> None:
 
 @njit_noalloc
 def forecast_from_now(sim: Sim, d: int) -> int:
-    """Copy what is loaded to the row that a forecast of the queue writes; return its number."""
+    """Copy the loaded kinds to the row that a forecast writes; return its number."""
     row = len(sim.device) + d
     for k in range(sim.loaded.shape[1]):
         sim.loaded[row, k] = sim.loaded[d, k]

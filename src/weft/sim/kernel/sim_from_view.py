@@ -120,7 +120,7 @@ class SimFromView:
         self.began = np.where(running, view.started_at[view.running], np.nan)
 
     def _link_batches(self, view: View, done: BoolArray) -> None:
-        """Mark the members of running batches as committed, and link them to the first one.
+        """Mark members of running batches as committed; link them to the first one.
 
         A view names only the first. The others are of its kind and started with it; of equal
         batches that started together, the first has the lowest numbers.

@@ -1,4 +1,4 @@
-"""The memory of one simulation: a few tables that the compiled kernel reads and writes.
+"""The memory of one simulation: tables that the kernel reads and writes.
 
 Templates are concatenated; a *global task* is a task of a template in that numbering. Tables are
 numpy record arrays, so that the kernel reads ``sim.inst[i].pending``, and few, because every call
@@ -198,7 +198,7 @@ def refuse_copies(*, copies: bool) -> None:
 
 
 def _network(workload: Workload, failures: int) -> dict[str, Any]:
-    """Return the tables of transfers; each failure may make all of them necessary again."""
+    """Return the tables of transfers; each failure may repeat all transfers."""
     routes = workload.cluster.routes
     if routes is None:
         empty = {"flow": FLOW, "link": LINK, "inbound": INBOUND}
@@ -281,7 +281,7 @@ def _instances(
 
 
 def _entries(workload: Workload, job: Table, plans: list[Table] | None, *, copies: bool) -> Table:
-    """Without a plan, entry i is the group that begins with instance i."""
+    """Return the entries of queues; without a plan, entry i begins with instance i."""
     if plans is None:
         n = workload.instances
         table = np.zeros(2 * n if copies else n, ENTRY)
@@ -319,7 +319,10 @@ def _grid(workload: Workload, scenario: Scenario) -> FloatArray:
 
 
 def _batch_curves(workload: Workload) -> FloatArray:
-    """Return the rows of batch curves; none if every batch takes as long as its longest task."""
+    """Return the rows of batch curves.
+
+    There are none if every batch takes as long as its longest task.
+    """
     if not workload.cluster.batch_curve:
         return np.zeros((0, workload.cluster.p))
     limit = workload.batch_limit[:, None, :].astype(np.float64)
@@ -337,7 +340,7 @@ def _setups(workload: Workload) -> FloatArray:
 
 
 def _loaded(workload: Workload) -> IntArray:
-    """(p, kinds + 1) what is loaded at time zero: the pinned kinds."""
+    """Return the kinds loaded at time zero, the pinned ones: (p, kinds + 1)."""
     p, kinds = workload.cluster.p, len(workload.kinds)
     table = np.zeros((p, kinds + 1 if workload.cluster.has_setup else 0), np.int64)
     if workload.cluster.has_setup:

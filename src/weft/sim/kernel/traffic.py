@@ -62,7 +62,7 @@ def begin_transfer(sim: Sim, instance: int, e: int, origin: int, d: int) -> None
 
 
 @njit_noalloc
-def forget_inputs(sim: Sim, instance: int) -> None:
+def drop_inputs(sim: Sim, instance: int) -> None:
     """Drop the claim of an instance on its transfers; they go on."""
     sim.inbound[instance].there = 0.0
     sim.inbound[instance].moving = 0
@@ -74,7 +74,7 @@ def forget_inputs(sim: Sim, instance: int) -> None:
 
 @njit_noalloc
 def next_transfer(sim: Sim) -> float:
-    """When a transfer ends, or has paid its latency; inf: never."""
+    """Return when a transfer ends, or has paid its latency; inf: never."""
     if sim.world[0].reshare == 1:
         _share(sim)
     soonest = np.inf

@@ -86,9 +86,10 @@ class Steps(NamedTuple):
 
 
 class StepBatch:
-    """Simulations of one stream. A simulation that ends restarts at once with its next draw.
+    """Simulations of one stream.
 
-    Simulation s runs draws seed + s, seed + s + size, seed + s + 2 * size, and so on.
+    A simulation that ends restarts at once with its next draw. Simulation s runs draws seed + s,
+    seed + s + size, seed + s + 2 * size, and so on.
 
     Examples
     --------
@@ -188,7 +189,10 @@ class StepBatch:
         return self._steps
 
     def _service_reward(self) -> FloatArray:
-        """(size,) minus the late jobs, or their seconds, among those that ended in this step."""
+        """Return minus the late jobs (size,) of this step, or minus their seconds.
+
+        Only the jobs that ended in this step count.
+        """
         job = self.tables.sim.job[:, :-1]
         took = (job["finish"] - job["arrival"]) * self.stream.tick
         new = np.isfinite(took) & ~self._counted
@@ -205,7 +209,10 @@ class StepBatch:
             self._begin(s)
 
     def place(self, s: int, arrival: FloatArray, outcome: IntArray) -> None:
-        """Reset simulation s to these arrivals (ticks, sorted) and outcomes (jobs, choices)."""
+        """Reset simulation s to these arrivals and outcomes.
+
+        Arrivals are in ticks and sorted; outcomes are of shape (jobs, choices).
+        """
         sim, state = self.tables.sim, self.tables.state
         branches = np.diff(self.stream.problem.workflow.choices.first)
         taken = outcome.reshape(self.stream.jobs, len(branches))
@@ -330,7 +337,7 @@ def _depth_order(stream: ConditionalStream, blank: Sim) -> IntArray:
 
 
 def _unit_groups(stream: ConditionalStream) -> IntArray:
-    """(units,) a number that identical units share."""
+    """Return numbers (units,) that identical units share."""
     c, kinds = stream.problem.cluster, stream.problem.workflow.kinds
     tables = (stream.problem.durations(), c.batch_growth(kinds), c.setup_of(kinds))
     rows = (c.batch, c.memory, c.cache, c.switch)

@@ -1,4 +1,4 @@
-"""The observation of conditional policies, and the mask of their actions, compiled.
+"""Observations of conditional policies and masks of their actions, compiled.
 
 An observation has, by kind of task: the length of its queue, the mean age of its jobs, and the ages
 of the first ones; then, as the options of the stream ask for them, the estimated probabilities of
@@ -28,7 +28,10 @@ Observation = NDArray[np.float32]
 
 @njit_inline
 def observe(sim: Sim, state: StepState, seen: Observation) -> None:
-    """Write queue lengths, mean ages and ages of the first tasks by kind, then optional parts."""
+    """Write queue lengths and ages of tasks by kind, then optional parts.
+
+    The ages are the mean and those of the first tasks.
+    """
     kinds, now, config = len(sim.kind), sim.world[0].now, state.config[0]
     ages = config.ages
     scale = config.tick / config.age_scale
@@ -70,10 +73,10 @@ def _insert(first: IntArray, held: int, most: int, instance: int) -> int:
 
 @njit_inline
 def _observe_units(sim: Sim, state: StepState, seen: Observation, at: int) -> None:
-    """Write time until free, as t / (t + span), and kind per unit; then jobs in the system.
+    """Write time until free and kind per unit, then jobs in the system.
 
-    With `detail` the kind is marked by the fill of the batch instead of 1, and the time since the
-    last arrival comes last.
+    A time t is written as t / (t + span). With `detail` the kind is marked by the fill of the batch
+    instead of 1, and the time since the last arrival comes last.
     """
     kinds, detail = len(sim.kind), state.config[0].detail == 1
     for d in range(len(sim.device)):

@@ -1,4 +1,7 @@
-"""State of step-wise simulations: options and estimates beside the tables of the event kernel."""
+"""State of step-wise simulations: options and estimates.
+
+It is beside the tables of the event kernel.
+"""
 
 from __future__ import annotations
 

@@ -44,7 +44,10 @@ def act(sim: Sim, state: StepState, actions: IntArray) -> int:
 
 @njit_inline
 def hold(sim: Sim, d: int, until: float) -> None:
-    """Hold an idle unit until a time. Unlike with `block`, the end of the hold is no event."""
+    """Hold an idle unit until a time.
+
+    Unlike with `block`, the end of the hold is no event.
+    """
     sim.device[d].blocked_until = until
     sim.device[d].stale = 1
 
@@ -133,7 +136,10 @@ def chance_of(state: StepState, edge: int) -> float:
 
 @njit_inline
 def update_remaining(sim: Sim, state: StepState) -> None:
-    """Update the expected ticks from each task to the end, in sequence on the fastest units."""
+    """Update the expected ticks from each task to the end.
+
+    Tasks run in sequence on the fastest units.
+    """
     if state.counters[0].fresh == 0:
         return
     state.counters[0].fresh = 0
@@ -149,9 +155,10 @@ def update_remaining(sim: Sim, state: StepState) -> None:
 
 @njit_inline
 def update_coming(sim: Sim, state: StepState, within: float) -> None:
-    """Update the expected number of tasks per kind that executions ending `within` make ready.
+    """Update the expected number of tasks per kind that are ready soon.
 
-    A task with several parents counts once per parent.
+    Executions that end `within` so many ticks make them ready. A task with several parents counts
+    once per parent.
     """
     for k in range(len(state.coming)):
         state.coming[k] = 0.0

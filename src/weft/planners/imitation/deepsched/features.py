@@ -1,7 +1,7 @@
-"""Features of the network of `deepsched`: of a task, and of a task on a device in a partial plan.
+"""Features of the network of `deepsched`.
 
-All are free of units: doubling all times, or all numbers of tasks and devices, leaves them within
-the range of the training data.
+They describe a task, and a task on a device in a partial plan. All are free of units: doubling all
+times, or all numbers of tasks and devices, leaves them within the range of the training data.
 """
 
 from __future__ import annotations
@@ -114,7 +114,11 @@ def _row_features(problem: Problem) -> FloatArray:
 def _neighbours(
     a: ProblemArrays, length: FloatArray, latency: float, per_byte: float
 ) -> FloatArray:
-    """Return longest mean transfer in and out, mean `length` of children and parents: (n, 4)."""
+    """Return features of a task's neighbours: (n, 4).
+
+    The columns are the longest mean transfer in and out, and the mean `length` of children and
+    parents.
+    """
     found = np.zeros((len(length), 4))
     for u in range(len(length)):
         for e in range(a.succ_ptr[u], a.succ_ptr[u + 1]):
@@ -157,7 +161,7 @@ def pair_features(
 def earliest_starts(
     timeline: Timeline, ready: FloatArray, seconds: FloatArray, start: FloatArray
 ) -> None:
-    """Fill `start` with the earliest start on every device; inf where the task cannot run."""
+    """Fill `start` with the earliest start on each device; inf: it cannot run there."""
     for d in range(len(ready)):
         start[d] = (
             earliest_start(timeline, d, ready[d], seconds[d], np.inf)

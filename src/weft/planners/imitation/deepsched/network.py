@@ -117,7 +117,7 @@ def bundled_network() -> DeepNetwork:
 
 @njit
 def encode(net: DeepNetwork, rows: Numbers) -> Numbers:
-    """Compute the outputs of the encoder for the features of n tasks: (n, HEADS + hidden)."""
+    """Compute the encoder's outputs for the features of n tasks: (n, HEADS + hidden)."""
     n, features, wide = len(rows), net.first.shape[0], net.first.shape[1]
     result = np.empty((n, net.out.shape[1]), np.float32)
     x = np.empty(features, np.float32)
@@ -133,7 +133,7 @@ def encode(net: DeepNetwork, rows: Numbers) -> Numbers:
 
 @njit_inline
 def score_devices(net: DeepNetwork, context: Numbers, x: Numbers, score: Numbers) -> None:
-    """Fill `score` with the score of a task on every device; x is from `pair_features`."""
+    """Fill `score` with the score of a task on each device; x: `pair_features`."""
     p = x.shape[1]
     zero = np.float32(0.0)
     ready, start, free, seconds = x[0], x[1], x[2], x[3]

@@ -49,7 +49,7 @@ from weft.sim.kernel.jit import njit
 @PLANNERS.register("deepsched")
 @dataclass(frozen=True)
 class DeepSched:
-    """A network that imitates HEFT: it gives order and devices; times are by insertion.
+    """Order and devices by a network that imitates HEFT; times by insertion.
 
     Parameters
     ----------

@@ -39,18 +39,18 @@ class Notice(Listener):
         self.clock, self.made, self.due = clock, 0, 0.0
 
     def on_start(self, event: Event | None) -> None:
-        """Say so before the first function of this process."""
+        """Report the start before the first function of this process."""
         if not self.due:
             self._say("compiling kernels (once; later starts read the cache)")
 
     def on_end(self, event: Event | None) -> None:
-        """Say how many functions are compiled, if the last line is old."""
+        """Report how many functions are compiled, if the last line is old."""
         self.made += 1
         if self.clock() >= self.due:
             self._say(f"compiled {self.made} functions")
 
     def on_wait(self) -> None:
-        """Say that another process compiles, if the last line is old."""
+        """Report that another process compiles, if the last line is old."""
         if self.clock() >= self.due:
             self._say("waiting for another process that compiles the same kernel")
 
@@ -86,7 +86,7 @@ def njit(function: F) -> F:
 
 
 def njit_noalloc(function: F) -> F:
-    """Like `njit`, for functions that allocate nothing.
+    """Compile as `njit` does, for functions that allocate nothing.
 
     Without reference counting, calls with many arrays cost a tenth.
     """
@@ -94,7 +94,10 @@ def njit_noalloc(function: F) -> F:
 
 
 def njit_inline(function: F) -> F:
-    """Like `njit_noalloc`, compiled into every caller: for small functions of hot loops."""
+    """Compile as `njit_noalloc` does, into every caller.
+
+    It is for small functions of hot loops.
+    """
     return _compiled(function, {"forceinline": True, **_LEAN})
 
 

@@ -1,8 +1,9 @@
-"""Kernels that compile in a third of numba's time: code is generated for entry points only.
+"""Kernels that compile in a third of numba's time.
 
-Numba makes machine code, wrappers for Python and an optimised module of every function, and links
-that into every caller, where it is optimised again. Here a function that compiled code calls is
-only lowered to LLVM's language; it is optimised and translated once per kernel that Python calls.
+Code is generated for entry points only. Numba makes machine code, wrappers for Python and an
+optimised module of every function, and links that into every caller, where it is optimised again.
+Here a function that compiled code calls is only lowered to LLVM's language; it is optimised and
+translated once per kernel that Python calls.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ class EntryPoint(JITCodeLibrary):
                 self._codegen.set_env(variable.name, environment)
 
     def _optimize_final_module(self) -> None:
-        """Optimise twice: what is worth inlining shows once callees are simple (HEFT: 1.25x)."""
+        """Optimise twice.
+
+        Calls that are worth inlining show once their callees are simple (HEFT: 1.25x).
+        """
         super()._optimize_final_module()
         super()._optimize_final_module()
 
@@ -99,13 +103,19 @@ class _CalleeCompiler(_Compiler):
 def _short_name(
     name: str, argtypes: Any, *, abi_tags: tuple[str, ...] = (), uid: int | None = None
 ) -> str:
-    """Mangle a name with a hash of the types; written out, the types of a kernel take 4 kB."""
+    """Mangle a name with a hash of the types.
+
+    Written out, the types of a kernel take 4 kB.
+    """
     digest = sha256(repr(argtypes).encode()).hexdigest()[:16]
     return str(default_mangler(name, (), abi_tags=(*abi_tags, digest), uid=uid))
 
 
 class _Flags(Flags):
-    """Options of the compiler that compare quickly: numba does so for every call that it types."""
+    """Options of the compiler that compare quickly.
+
+    Numba compares them for every call that it types.
+    """
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Flags) and self._values == other._values
@@ -115,7 +125,7 @@ class _Flags(Flags):
 
 
 class Kernel(CPUDispatcher):
-    """A compiled function with two forms: one for calls from Python, one for compiled code."""
+    """A compiled function with two forms: for calls from Python and from kernels."""
 
     on_wait: Callable[[], None] = staticmethod(lambda: None)
     """Called when another process compiles the same kernel, before this one waits for it."""

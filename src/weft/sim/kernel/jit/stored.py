@@ -1,4 +1,4 @@
-"""Where compiled kernels are stored: the user's cache, and what came with the installation.
+"""Files of compiled kernels: in the user's cache and in the installation.
 
 A wheel holds kernels compiled for x86-64-v3: the instructions of nearly every x86 processor since
 2013 (psABI, section 3.1.1). Numba stores kernels under the exact processor and would not find them.
@@ -58,9 +58,10 @@ class KernelFile(IndexDataCacheFile):
     """The stored forms of one kernel."""
 
     def _load_index(self) -> dict[Any, str]:
-        """Return the stored forms; none if the file names classes of another version of weft.
+        """Return the stored forms.
 
-        Numba unpickles the index before it compares stamps, so a renamed class would raise.
+        There are none if the file names classes of another version of weft. Numba unpickles the
+        index before it compares stamps, so a renamed class would raise.
         """
         try:
             return super()._load_index()
@@ -104,10 +105,11 @@ class KernelCache(FunctionCache):
 
     @contextmanager
     def locked(self, on_wait: Callable[[], None]) -> Iterator[None]:
-        """Keep other processes from this kernel: they wait, then load what this one stores.
+        """Keep other processes from this kernel.
 
-        There is no lock where the folder cannot be written or the file system has none, and none
-        in a folder that becomes part of a wheel.
+        They wait, then load the forms that this process stores. There is no lock where the folder
+        cannot be written or the file system has none, and none in a folder that becomes part of a
+        wheel.
         """
         with ExitStack() as stack:
             if fcntl and INTO not in os.environ:
