@@ -28,7 +28,7 @@ Best = Literal["min", "max"]
 
 @dataclass(frozen=True)
 class Column:
-    """How one key of the rows is shown.
+    """The form of one key of the rows.
 
     Parameters
     ----------

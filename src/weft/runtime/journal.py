@@ -152,7 +152,7 @@ class Journal(Observer):
 
     @property
     def last(self) -> float:
-        """Return the last finish, where the clock of a resumed run starts."""
+        """The last finish, where the clock of a resumed run starts."""
         return max((r.finish for r in self.records), default=0.0)
 
     def finished(

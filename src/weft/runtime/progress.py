@@ -31,7 +31,7 @@ EVERY, FORESEEN = 0.2, 1.0
 
 
 class Progress(Observer):
-    """Updates the display in a thread; off unless the stream is a terminal.
+    """A display, updated in a thread; off unless the stream is a terminal.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ REASONS = {
 
 @dataclass(frozen=True)
 class DeviceStatus:
-    """What a device does: `task` is empty while it is idle or down.
+    """The present work of a device: `task` is empty while it is idle or down.
 
     `busy` is its share of the time so far; None: it is not counted.
     """
@@ -64,7 +64,7 @@ class RunStatus(Snapshot):
 
 
 class StatusReader:
-    """Reads the status of a run; what has ended is read only once.
+    """Reader of the status of a run, which reads ended tasks only once.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class _Append(argparse.Action):
-    """Appends the text of a change: the name of the option and its value."""
+    """Action that appends the text of a change: the option's name and its value."""
 
     def __call__(
         self,

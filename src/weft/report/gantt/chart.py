@@ -118,7 +118,7 @@ class Chart:
 
     @cached_property
     def explanation(self) -> Explanation:
-        """Why it takes as long as it does."""
+        """The causes of its makespan."""
         found = explain(self.source, self.problem)
         return replace(found, name=found.name or self.title)
 

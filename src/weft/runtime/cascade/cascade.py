@@ -162,7 +162,7 @@ class Cascade:
 
     @property
     def measured(self) -> Measurements:
-        """Return times, branches and arrivals since the start or since `measure_again`."""
+        """Times, branches and arrivals since the start or since `measure_again`."""
         return self._runner.measured
 
     def measure_again(self) -> None:
@@ -186,7 +186,7 @@ class Cascade:
 
     @property
     def policy(self) -> str:
-        """Return the name of the policy that decides."""
+        """The name of the policy that decides."""
         return self._session.policy.name
 
     @typed

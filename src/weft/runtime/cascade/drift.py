@@ -21,7 +21,7 @@ BATCHES = 20
 
 
 class StreamDrift:
-    """Compares the measurements since the last check with a stream."""
+    """Comparison of a stream with the measurements since the last check."""
 
     def __init__(self, stream: ConditionalStream, *, window: int = WINDOW) -> None:
         self.stream, self.window = stream, window

@@ -61,7 +61,7 @@ class UnitState:
 
 @dataclass
 class StageState:
-    """Requests at a stage, and what it has done so far.
+    """Requests at a stage, and its batches so far.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class CascadeEvent(NamedTuple):
 
 
 class CascadeFeed:
-    """Passes changes on to watchers, and keeps those with a text as events."""
+    """The changes of a cascade: passed to watchers, kept as events if with a text."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.events: deque[CascadeEvent] = deque(maxlen=EVENTS)

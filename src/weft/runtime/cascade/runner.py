@@ -31,7 +31,7 @@ MAX_DEATHS = 3
 
 
 class UnitRunner:
-    """Runs assignments on units, and reports their ends to the session.
+    """Assignments on units, whose ends are reported to the session.
 
     Parameters
     ----------

@@ -128,12 +128,12 @@ class Dispatcher:
 
     @property
     def functions(self) -> dict[int, bytes]:
-        """Return the pickles of functions by slot."""
+        """The pickles of functions by slot."""
         return self._table.functions
 
     @property
     def function(self) -> dict[int, int]:
-        """Return the slots of calls by number."""
+        """The slots of calls by number."""
         return self._slots
 
     def preload(self) -> list[bytes]:

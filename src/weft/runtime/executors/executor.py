@@ -87,7 +87,7 @@ class Executor(futures.Executor):
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Return the names of the devices."""
+        """The names of the devices."""
         return self._cluster.names
 
     def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:

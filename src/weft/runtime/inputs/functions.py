@@ -71,7 +71,7 @@ class Application:
 
     @cached_property
     def keys(self) -> list[CostKey]:
-        """Return the key of each task in the history."""
+        """The key of each task in the history."""
         kinds = self.functions or [self.workflow.kinds[k] for k in self.workflow.kind.tolist()]
         made: dict[tuple[str, int], CostKey] = {}
         for kind, call in zip(kinds, self.calls, strict=True):

@@ -31,7 +31,7 @@ MOST = 10_000
 
 
 class CompletionStrategy(CustomRoutingStrategyBase, CustomLogger):  # type: ignore[misc]
-    """Chooses among the healthy deployments of a model by predicted completion."""
+    """Choice among the healthy deployments of a model by predicted completion."""
 
     def __init__(self, router: Router) -> None:
         super().__init__()

@@ -36,7 +36,7 @@ from weft.runtime.routers.online_times import OnlineTimes, SentRequest
 
 
 class CompletionRouter(FIFOMixin, LocalityMixin, MultiplexMixin, RequestRouter):
-    """Routes each request to the replica that is expected to answer it first."""
+    """Router of each request to the replica that is expected to answer it first."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]

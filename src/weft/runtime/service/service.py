@@ -30,7 +30,7 @@ from weft.typed import typed
 
 
 class Service:
-    """Runs submissions of applications; use it in a ``with`` block.
+    """Service that runs submitted applications; use it in a ``with`` block.
 
     Parameters
     ----------

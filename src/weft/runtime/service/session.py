@@ -199,7 +199,7 @@ class ServiceSession(Observer):
 
     @property
     def driver(self) -> Driver | None:
-        """Return the driver; None before it is made."""
+        """The driver; None before it is made."""
         return getattr(self, "_driver", None)
 
     def running(self) -> list[tuple[str, int]]:

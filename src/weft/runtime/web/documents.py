@@ -44,7 +44,7 @@ KNOWN_BYTES = 1 << 16
 
 
 class Documents:
-    """Reads submissions; equal documents give the same application.
+    """Reader of submissions; equal documents give the same application.
 
     Parameters
     ----------

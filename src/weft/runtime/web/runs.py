@@ -328,7 +328,7 @@ class RunTable:
 
     @property
     def streams(self) -> int:
-        """Return the number of open streams of events."""
+        """The number of open streams of events."""
         return sum(len(events) for events in self._listeners.values())
 
     def gauges(self) -> list[tuple[str, Labels, float]]:

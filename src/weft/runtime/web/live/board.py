@@ -31,7 +31,7 @@ FORECAST_SECONDS = 1.0
 
 
 class LiveBoard(Observer):
-    """Observes a run and keeps its events; `weft.run(live=...)` fills it.
+    """The events of an observed run; `weft.run(live=...)` fills it.
 
     Every execution becomes one event with the columns of its row in the trace. A new plan becomes
     an event that says why it was made.

@@ -32,7 +32,7 @@ class Completion(NamedTuple):
 
 
 class CascadeWatch:
-    """Watches the requests of a cascade; safe for threads."""
+    """Observer of the requests of a cascade; safe for threads."""
 
     def __init__(self, cascade: Cascade) -> None:
         self.cascade = cascade

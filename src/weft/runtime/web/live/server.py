@@ -31,7 +31,7 @@ MAX_STREAMS = 20
 
 
 class LiveServer:
-    """Serves a page, the events of a board and what-if answers while a run goes on.
+    """Server of a page, the events of a board and what-if answers during a run.
 
     Requests for data need the token; the page has no data and reads the token from the fragment of
     its address, which browsers do not send.
