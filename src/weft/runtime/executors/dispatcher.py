@@ -21,9 +21,9 @@ from typing import Any
 from weft.runtime.backends.local.pool import SharedBackend
 from weft.runtime.backends.payload import Payload
 from weft.runtime.backends.protocol import DeviceLost, Failed, Finished, Order
-from weft.runtime.costs.recorder import keep_measurements
 from weft.runtime.costs.history import History
 from weft.runtime.costs.keys import CostKey, argument_sizes
+from weft.runtime.costs.recorder import keep_measurements
 from weft.runtime.executors.function_table import WITH_CALL, FunctionTable, Raised
 from weft.runtime.executors.placement import AHEAD, MOST_AHEAD, CallCosts, Rough, rough
 
