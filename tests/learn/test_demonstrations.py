@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import weft
-from tests.learn.test_dqn import SETS, arrays
 from tests.support.by_view import assert_same_by_view
+from tests.support.networks import WEIGHT_SETS, two_stage_arrays
 from weft.generators import draw_instance
 from weft.generators.families.distribution import DEVELOPMENT, LEFT_OUT
 from weft.policies import simulate
@@ -86,13 +86,15 @@ def test_features_of_the_graph():
 def test_a_margin_keeps_the_plan():
     case = draw_instance("noisy", seed=2, tasks=30)
     plain = simulate(
-        case.workload, TwoStageDqn("x", stage_networks(arrays()), SETS), scenario=case.scenario
+        case.workload,
+        TwoStageDqn("x", stage_networks(two_stage_arrays()), WEIGHT_SETS),
+        scenario=case.scenario,
     )
-    zero = arrays() | {"w3": np.zeros((2, 8), np.float32)}
+    zero = two_stage_arrays() | {"w3": np.zeros((2, 8), np.float32)}
     planned = simulate(
-        case.workload, TwoStageDqn("x", stage_networks(zero), SETS), scenario=case.scenario
+        case.workload, TwoStageDqn("x", stage_networks(zero), WEIGHT_SETS), scenario=case.scenario
     )
-    held = TwoStageDqn("x", stage_networks(arrays()), SETS, margin=1e9)
+    held = TwoStageDqn("x", stage_networks(two_stage_arrays()), WEIGHT_SETS, margin=1e9)
     kept = simulate(case.workload, held, scenario=case.scenario)
     assert plain.makespan != planned.makespan == kept.makespan
 
@@ -101,7 +103,9 @@ def test_copies_are_made_and_views_agree():
     made = 0
     for seed in range(3):
         case = draw_instance("static", seed=seed, tasks=(20, 30), ccr=5.0)
-        policy = TwoStageDqn("x", stage_networks(arrays(seed)), SETS[0], copies=True)
+        policy = TwoStageDqn(
+            "x", stage_networks(two_stage_arrays(seed)), WEIGHT_SETS[0], copies=True
+        )
         made += int(simulate(case.workload, policy, scenario=case.scenario).copy.sum())
         assert_same_by_view(case.workload, policy, case.scenario)
     assert made > 0

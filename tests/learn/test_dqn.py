@@ -5,7 +5,7 @@ import pytest
 
 import weft
 from tests.support.by_view import assert_same_by_view
-from tests.support.networks import drawn_arrays
+from tests.support.networks import WEIGHT_SETS, two_stage_arrays
 from weft.errors import InvalidInput, UnknownName
 from weft.formats.model_file import save_model
 from weft.generators import Instance, draw_instance
@@ -53,15 +53,8 @@ from weft.learn.workflow.tuned_list import TuningSettings, tune_weights  # noqa:
 from weft.learn.workflow.two_stage import DOCUMENT, TwoStageSettings, train_two_stage  # noqa: E402
 
 
-def arrays(seed=0, hidden=8, scale=0.5, networks=2, features=FEATURES):
-    return drawn_arrays(seed, features, hidden=hidden, scale=scale, networks=networks)
-
-
 def switch_arrays(seed=0, hidden=8):
-    return arrays(seed, hidden, networks=1, features=len(SWITCH_FEATURES))
-
-
-SETS = [{"ahead": 0.7, "trust": 1.0, "overdue": 0.3}, {}, {"work": 1.0, "rank": 0.2, "ahead": 1.0}]
+    return two_stage_arrays(seed, hidden, networks=1, features=len(SWITCH_FEATURES))
 
 
 def start(problem_or_case, weights=None):
@@ -113,14 +106,16 @@ def test_networks_with_equal_values_follow_the_plan(condition):
     """With equal values every decision is that of the plan, and plans are made again."""
     for seed in range(3):
         case = draw_instance(condition, seed=seed, tasks=30, jobs=4 if condition == "stream" else 1)
-        plain = simulate(case.workload, ReplanningPolicy("plan", SETS), scenario=case.scenario)
+        plain = simulate(
+            case.workload, ReplanningPolicy("plan", WEIGHT_SETS), scenario=case.scenario
+        )
         stages, switch = (
-            arrays() | {"w3": np.zeros((2, 8))},
+            two_stage_arrays() | {"w3": np.zeros((2, 8))},
             switch_arrays() | {"w3": np.zeros((1, 8))},
         )
         for policy in (
-            TwoStageDqn("dqn", stage_networks(stages), SETS),
-            SwitchPolicy("switch", switch, SETS),
+            TwoStageDqn("dqn", stage_networks(stages), WEIGHT_SETS),
+            SwitchPolicy("switch", switch, WEIGHT_SETS),
         ):
             trace = simulate(case.workload, policy, scenario=case.scenario)
             np.testing.assert_array_equal(trace.job_finish, plain.job_finish)
@@ -135,9 +130,9 @@ def test_views_and_compiled_path_agree(condition, kind):
         )
         options = PlanOptions(moves=(2, 500), window=15, affinity=seed > 0)
         policy = (
-            TwoStageDqn("x", stage_networks(arrays(seed)), SETS[0])
+            TwoStageDqn("x", stage_networks(two_stage_arrays(seed)), WEIGHT_SETS[0])
             if kind == "two-stage"
-            else SwitchPolicy("x", switch_arrays(seed), SETS, options)
+            else SwitchPolicy("x", switch_arrays(seed), WEIGHT_SETS, options)
         )
         assert_same_by_view(case.workload, policy, case.scenario)
 
@@ -167,7 +162,7 @@ def test_an_incumbent_keeps_its_prediction():
     for seed in range(12):
         case = draw_instance("static", seed=seed, tasks=(20, 60), ccr=5.0)
         sim = make_sim(case.workload, case.scenario, None, eager=True)
-        given = [weights_of(each) for each in SETS]
+        given = [weights_of(each) for each in WEIGHT_SETS]
         portfolio = make_portfolio(case.workload, sim, given, PlanOptions(moves=(4, 8000)))
         portfolio.state["keep"] = 1
         assert advance_to_decision(sim, portfolio) == MOMENT
@@ -175,7 +170,7 @@ def test_an_incumbent_keeps_its_prediction():
         predicted = portfolio.predicted["completion"][-1]
         assert run_by_portfolio(sim, portfolio) == ENDED
         assert sim.job["finish"][0] <= predicted * (1 + 1e-9)
-        policy = ReplanningPolicy("replanned", SETS)
+        policy = ReplanningPolicy("replanned", WEIGHT_SETS)
         replanned = simulate(case.workload, policy, scenario=case.scenario).makespan
         better.append(np.log(sim.job["finish"][0] / replanned))
     assert np.mean(better) < -0.01
@@ -185,7 +180,7 @@ def test_an_incumbent_keeps_its_prediction():
 def test_an_incumbent_survives_failures_and_arrivals(condition):
     """Lost tasks, devices that are down, new jobs, a small window: every task is done once."""
     options = PlanOptions(moves=(2, 1200), window=25, affinity=True)
-    keeper = SwitchPolicy("keeper", switch_arrays(), SETS, options, margin=-np.inf)
+    keeper = SwitchPolicy("keeper", switch_arrays(), WEIGHT_SETS, options, margin=-np.inf)
     for seed in range(6):
         jobs = 5 if condition == "stream" else 1
         ccr = [0.1, 1.0, 5.0][seed % 3]
@@ -298,12 +293,12 @@ def test_torch_and_compiled_networks_agree():
 def test_networks_that_do_not_fit_are_refused():
     with pytest.raises(InvalidInput, match="needs the arrays"):
         stage_networks({"w1": np.zeros(3)})
-    wrong = arrays()
+    wrong = two_stage_arrays()
     wrong["w2"] = wrong["w2"][:, :4]
     with pytest.raises(InvalidInput, match="array 'w2'"):
         stage_networks(wrong)
     with pytest.raises(InvalidInput, match="array 'w1'"):
-        SwitchPolicy("two", arrays(networks=1), SETS)
+        SwitchPolicy("two", two_stage_arrays(networks=1), WEIGHT_SETS)
 
 
 def test_policies_on_disk(tmp_path):
@@ -311,7 +306,7 @@ def test_policies_on_disk(tmp_path):
     switch = replanning_model(
         "plans",
         "a test",
-        SETS,
+        WEIGHT_SETS,
         kind=SWITCH,
         affinity=True,
         margin=0.25,
@@ -319,16 +314,18 @@ def test_policies_on_disk(tmp_path):
         **known,
     )
     save_model(switch, tmp_path / "plans")
-    two = replanning_model("turns", "a test", SETS, kind=TWO_STAGE, arrays=arrays(), **known)
+    two = replanning_model(
+        "turns", "a test", WEIGHT_SETS, kind=TWO_STAGE, arrays=two_stage_arrays(), **known
+    )
     save_model(two, tmp_path / "turns")
     found, turns = weft.load_policy(tmp_path / "plans"), weft.load_policy(tmp_path / "turns")
     assert (type(found), found.name, found.margin) == (SwitchPolicy, "plans", 0.25)
     assert (found.options.window, found.options.contenders) == (64, 2)
     assert (found.options.affinity, turns.options.affinity) == (True, False)
-    np.testing.assert_array_equal(found.sets, [weights_of(each) for each in SETS])
+    np.testing.assert_array_equal(found.sets, [weights_of(each) for each in WEIGHT_SETS])
     np.testing.assert_array_equal(found.switch_network.w2, switch_arrays()["w2"])
     assert type(turns) is TwoStageDqn
-    np.testing.assert_array_equal(turns.network.w2, arrays()["w2"])
+    np.testing.assert_array_equal(turns.network.w2, two_stage_arrays()["w2"])
     (tmp_path / "turns.safetensors").unlink()
     with pytest.raises(InvalidInput, match="turns\\.safetensors"):
         weft.load_policy(tmp_path / "turns")

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.sim.test_twin import assert_same
 from tests.support.by_view import Hidden
 from tests.support.instances import DISTURBED, batching_workload, topcuoglu
 from tests.support.strategies import futures, problems
+from tests.support.twins import assert_same
 from weft.errors import InvalidInput, Stuck, UnknownName, Unsupported
 from weft.formats.model_file import bundled_models, find_model, read_model
 from weft.model import Problem, Scenario, WorkflowBuilder, Workload

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import weft
-from tests.report.test_live import scripted
-from tests.support.report_examples import eventful, layered
+from tests.support.report_examples import eventful, layered, scripted
 from tests.support.streams import two_stages
 from tests.support.web.server import TOKEN, listening_to, serving
 from weft.formats.native.stream_toml import read_stream_toml

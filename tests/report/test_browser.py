@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.report.gantt.test_chart import evil_page
-from tests.support.report_examples import EVIL, diamond, eventful, in_order, layered
+from tests.support.report_examples import EVIL, diamond, eventful, evil_page, in_order, layered
 from tests.support.waiting import PATIENCE
 from tests.support.web.browser import CHROMIUM, COLOURS, chromium, patient_context, settle
 from weft.model import Problem, Schedule

@@ -7,17 +7,15 @@ import re
 import urllib.error
 import urllib.request
 
-import numpy as np
 import pytest
 
-import weft
+from tests.support.report_examples import scripted
 from tests.support.web.browser import chromium, patient_context
 from tests.support.web.server import TOKEN, server_process, serving
 from weft.model import Problem, Workload
 from weft.report.gantt.chart import Chart
 from weft.report.gantt.html import chart_data
 from weft.report.pages.live import draw_live, live_page
-from weft.runtime.backends.fake import FakeBackend
 from weft.runtime.backends.protocol import Started
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.web.live.board import LiveBoard
@@ -25,20 +23,6 @@ from weft.runtime.web.live.server import LiveServer
 from weft.runtime.web.state import PageSource
 
 RUN = 'document.getElementById("live").run'
-
-
-def scripted(board):
-    """Run ten tasks on three devices of which one is lost for a while."""
-    costs = np.arange(1.0, 31.0).reshape(10, 3)
-    problem = Problem.from_arrays(costs, [[0, 5], [1, 5], [5, 9], [2, 9]])
-    future = weft.Scenario.of(Workload.of(problem), changes=[(4.0, 1, np.inf), (9.0, 1, 1.0)])
-    backend = FakeBackend(problem.cluster, future)
-    functions = dict.fromkeys(problem.workflow.task_names, int)
-    trace = weft.run(
-        problem.workflow, functions=functions, backend=backend, history=False, live=board
-    )
-    board.finish("done", trace)
-    return trace
 
 
 @pytest.fixture(name="browser", scope="module")

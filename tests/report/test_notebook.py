@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.report.gantt.test_chart import Page
-from tests.support.report_examples import EVIL, diamond, eventful, layered
+from tests.support.report_examples import EVIL, Page, diamond, eventful, layered
 from weft.model import Schedule
 from weft.report.charts.small_chart import small_chart
 from weft.report.gantt.chart import Chart

@@ -8,8 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.report.gantt.test_chart import Page
-from tests.support.report_examples import EVIL, diamond, eventful
+from tests.support.report_examples import EVIL, Page, diamond, eventful
 from weft.errors import InvalidInput, MissingExtra
 from weft.report.charts.scatter import Scatter, ScatterPoint
 from weft.report.figures import (

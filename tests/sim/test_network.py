@@ -11,10 +11,10 @@ from benchmarks.machines import simgrid_compare
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.sim.test_twin import RandomPolicy, _any_plan, both
 from tests.support.by_view import assert_same_by_view
 from tests.support.report_examples import layered
 from tests.support.strategies import futures
+from tests.support.twins import RandomPolicy, any_plan, both
 from weft.model import Scenario, Schedule, Topology, Workload
 from weft.model.check import check
 from weft.planners.contention import independent
@@ -40,7 +40,7 @@ def agree(workload, decider, scenario):
 def test_replay_agrees(data, future):
     workload, scenario = future
     seeds = st.integers(0, 2**32 - 1)
-    plans = [without_copies(_any_plan(p, data.draw(seeds))) for p in workload.problems]
+    plans = [without_copies(any_plan(p, data.draw(seeds))) for p in workload.problems]
     agree(workload, plans, scenario)
 
 

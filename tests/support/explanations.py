@@ -10,20 +10,115 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import weft
-from tests.model.explain.test_explain import (
-    FEATURES,
-    POLICIES,
-    assert_explained,
-    assert_trace_explained,
-    drawn_problems,
-)
-from tests.support.strategies import futures
+from tests.support.slow_twins.explain import SlowExplanation, slow_alternatives
+from tests.support.strategies import futures, problems
+from weft import Variant
+from weft.errors import Unsupported
+from weft.model import Problem
+from weft.model.explain import KINDS, PARTS
+
+POLICIES = ("fifo", "eft", "rank-first", "batch-aware", "heft-replanned", "fifo-deft-online")
+FEATURES = ("shared", "setups", "network", "variants")
+"""Capacities of nodes, set-up of kinds, links that transfers share, ways to run a task."""
+
+WAYS = {"a": (Variant("whole"), Variant("half", factor=1.8, accuracy=0.9))}
+"""Variants of the tasks of a kind."""
+
+
+def drawn_problems(feature="plain", **limits):
+    """Draw problems with a feature; "plain": with none."""
+    if feature != "variants":
+        return problems(**limits, **({feature: True} if feature in FEATURES else {}))
+    return problems(**limits).map(
+        lambda p: Problem.bind(replace(p.workflow, variants=_known(p.workflow)), p.cluster)
+    )
+
+
+def _known(workflow):
+    return {kind: ways for kind, ways in WAYS.items() if kind in workflow.kinds}
+
+
+def assert_sound(found):
+    """Assert that segments partition the makespan, and devices are idle or busy.
+
+    Causes come in time, and every sentence ends.
+    """
+    pieces, t = found.segments, found.table
+    if not len(t):
+        assert pieces == ()
+        return
+    assert pieces[0].start == t.origin or found.makespan == 0
+    assert pieces[-1].finish == t.end
+    for a, b in pairwise(pieces):
+        assert a.finish == pytest.approx(b.start, rel=1e-9, abs=1e-12)
+        assert a.seconds >= 0
+    assert list(found.parts) == list(PARTS)
+    assert sum(found.parts.values()) == pytest.approx(found.makespan, rel=1e-9)
+    assert (found.causes.time <= t.groups.start).all()
+    idle = sum(gap.finish - gap.start for gap in found.idle)
+    busy = float((t.groups.end - t.groups.start).sum())
+    whole = t.workload.cluster.p * found.makespan
+    assert idle + busy == pytest.approx(whole, rel=1e-9, abs=1e-9)
+    for row in range(len(t)):
+        assert found.task_sentence(row).endswith(".")
+    assert found.sentence.endswith(".")
+
+
+def assert_as_slow(found, slow):
+    """Assert that causes, parts and alternatives are those of the slow twin."""
+    for run in slow.runs:
+        event, g = slow.binding(run), found.table.group[run.number]
+        assert found.causes.time[g] == event.time
+        assert KINDS[found.causes.kind[g]] == event.kind
+        assert found.causes.source[g] == (event.source.number if event.source else -1)
+        assert found.alternatives(run.number) == slow_alternatives(found, run.number)
+    if slow.runs:
+        parts = slow.parts()
+        waiting = sum(s for part, s in found.parts.items() if part.startswith("waiting"))
+        for part in ("computing", "moving data", "lost work"):
+            assert found.parts[part] == pytest.approx(parts[part], rel=1e-9, abs=1e-8)
+        assert waiting == pytest.approx(parts["waiting"], rel=1e-9, abs=1e-8)
+
+
+def assert_explained(planner, problem):
+    """Assert that plan and slow twin agree; return whether there was a plan."""
+    limit = {"seconds": 0.02} if planner in {"anytime", "exact", "genetic"} else {}
+    try:
+        plan = weft.plan(problem, planner, **limit)
+    except Unsupported:
+        return False
+    assert weft.check(problem, plan) == []
+    found = weft.explain(plan)
+    assert found.makespan == plan.makespan
+    assert_sound(found)
+    assert_as_slow(found, SlowExplanation(plan.schedule, plan.problem))
+    assert found.slack is not None
+    assert ((found.slack >= 0) & (found.slack <= plan.makespan)).all()
+    return True
+
+
+def assert_trace_explained(workload, policy, scenario, eager):
+    """Assert that trace and slow twin agree; return whether there was a trace."""
+    try:
+        trace = weft.simulate(workload, policy, scenario=scenario, eager=eager)
+    except Unsupported:
+        return False
+    assert weft.check(workload, trace) == []
+    found = weft.explain(trace)
+    assert found.name == trace.policy
+    assert found.makespan == trace.makespan
+    assert_sound(found)
+    assert_as_slow(found, SlowExplanation(trace))
+    return True
 
 
 def explained(cases: int, strategy: st.SearchStrategy, explain: object) -> int:

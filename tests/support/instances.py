@@ -147,3 +147,18 @@ def assert_refused(
     assert complaint in message
     assert "\n" not in message
     assert len(message) <= 400
+
+
+def drawn_problem(n: int = 30, p: int = 4, ccr: float = 1.0, seed: int = 0) -> Problem:
+    """Draw costs, and two parents of each task among the eight before it."""
+    rng = np.random.default_rng(seed)
+    edges = np.unique(
+        [(int(rng.integers(max(0, v - 8), v)), v) for v in range(1, n) for _ in range(2)], axis=0
+    )
+    return Problem.from_arrays(
+        rng.uniform(1, 9, (n, p)),
+        edges,
+        rng.uniform(0, 10 * ccr, len(edges)),
+        bandwidth=rng.uniform(0.5, 2, (p, p)),
+        latency=0.1,
+    )

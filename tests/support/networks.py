@@ -9,6 +9,14 @@ from numpy.typing import NDArray
 
 from weft.model.columns import FloatArray
 from weft.policies.conditional.rollout import RolloutBudget, RolloutTables, make_buffers
+from weft.policies.two_stage.decision import FEATURES
+
+WEIGHT_SETS = [
+    {"ahead": 0.7, "trust": 1.0, "overdue": 0.3},
+    {},
+    {"work": 1.0, "rank": 0.2, "ahead": 1.0},
+]
+"""Weights of a portfolio of three plans."""
 
 
 def drawn_arrays(
@@ -27,6 +35,13 @@ def drawn_arrays(
         name: (scale * rng.standard_normal((networks, *shape))).astype(np.float32)
         for name, shape in shapes.items()
     }
+
+
+def two_stage_arrays(
+    seed: int = 0, hidden: int = 8, scale: float = 0.5, networks: int = 2, features: int = FEATURES
+) -> dict[str, NDArray[np.float32]]:
+    """Draw small networks that read the features of the two-stage DQN."""
+    return drawn_arrays(seed, features, hidden=hidden, scale=scale, networks=networks)
 
 
 def rollout_tables(

@@ -1,10 +1,15 @@
-"""Schedules and traces for the tests of reports, made without any planner."""
+"""Schedules, traces, a run and a page for the tests of reports, and a reader of pages."""
 
 from __future__ import annotations
+
+from html.parser import HTMLParser
 
 import numpy as np
 
 import weft
+from weft.report.gantt.html import gantt_html
+from weft.runtime.backends.fake import FakeBackend
+from weft.runtime.web.live.board import LiveBoard
 
 EVIL = "</script><img src=x onerror=document.documentElement.dataset.hacked=1>&amp;'\""
 """A name that breaks out of scripts, attributes and elements wherever it is not escaped."""
@@ -120,3 +125,51 @@ def eventful() -> weft.Trace:
         policy="by hand",
         **integer,
     )
+
+
+def scripted(board: LiveBoard) -> weft.Trace:
+    """Run ten tasks on three devices of which one is lost for a while."""
+    costs = np.arange(1.0, 31.0).reshape(10, 3)
+    problem = weft.Problem.from_arrays(costs, [[0, 5], [1, 5], [5, 9], [2, 9]])
+    future = weft.Scenario.of(weft.Workload.of(problem), changes=[(4.0, 1, np.inf), (9.0, 1, 1.0)])
+    backend = FakeBackend(problem.cluster, future)
+    functions = dict.fromkeys(problem.workflow.task_names, int)
+    trace = weft.run(
+        problem.workflow, functions=functions, backend=backend, history=False, live=board
+    )
+    board.finish("done", trace)
+    return trace
+
+
+def evil_page() -> str:
+    """Return the page of a plan in which every name is `EVIL`."""
+    workflow = weft.Workflow(
+        work=[1, 1], src=[0], dst=[1], data=[1], names=(EVIL, "b"), kinds=(EVIL,), name=EVIL
+    )
+    problem = weft.Problem.bind(
+        workflow, weft.Cluster(speed=[1.0], names=(EVIL,), nodes=(EVIL,), kinds=(EVIL,))
+    )
+    return gantt_html(
+        weft.Schedule.of(device=[0, 0], start=[0, 1], finish=[1, 2]), problem, title=EVIL
+    )
+
+
+class Page(HTMLParser):
+    """A page as a browser reads it: elements, and the text of scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.scripts: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data):
+        if self.lasttag == "script":
+            self.scripts[-1] += data

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,15 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from tests.support.slow_twins.explain import SlowExplanation, slow_alternatives
+from tests.support.explanations import (
+    FEATURES,
+    POLICIES,
+    assert_as_slow,
+    assert_explained,
+    assert_sound,
+    assert_trace_explained,
+    drawn_problems,
+)
+from tests.support.slow_twins.explain import SlowExplanation
 from tests.support.strategies import futures, problems
-from weft import Variant
-from weft.errors import InvalidInput, UnknownName, Unsupported
+from weft.errors import InvalidInput, UnknownName
 from weft.model import Problem, Scenario, Schedule, Trace, Workflow, WorkflowBuilder, Workload
 from weft.model.explain import KINDS, PARTS, compare_explanations, explain
 from weft.model.metrics import schedule_metrics
-
-POLICIES = ("fifo", "eft", "rank-first", "batch-aware", "heft-replanned", "fifo-deft-online")
 
 
 def two_tasks() -> Problem:
@@ -43,44 +47,6 @@ def counted_lines():
         yield count
     finally:
         sys.settrace(before)
-
-
-def assert_sound(found):
-    """The segments partition the makespan, devices are idle or busy, causes come in time."""
-    pieces, t = found.segments, found.table
-    if not len(t):
-        assert pieces == ()
-        return
-    assert pieces[0].start == t.origin or found.makespan == 0
-    assert pieces[-1].finish == t.end
-    for a, b in pairwise(pieces):
-        assert a.finish == pytest.approx(b.start, rel=1e-9, abs=1e-12)
-        assert a.seconds >= 0
-    assert list(found.parts) == list(PARTS)
-    assert sum(found.parts.values()) == pytest.approx(found.makespan, rel=1e-9)
-    assert (found.causes.time <= t.groups.start).all()
-    idle = sum(gap.finish - gap.start for gap in found.idle)
-    busy = float((t.groups.end - t.groups.start).sum())
-    whole = t.workload.cluster.p * found.makespan
-    assert idle + busy == pytest.approx(whole, rel=1e-9, abs=1e-9)
-    for row in range(len(t)):
-        assert found.task_sentence(row).endswith(".")
-    assert found.sentence.endswith(".")
-
-
-def assert_as_slow(found, slow):
-    for run in slow.runs:
-        event, g = slow.binding(run), found.table.group[run.number]
-        assert found.causes.time[g] == event.time
-        assert KINDS[found.causes.kind[g]] == event.kind
-        assert found.causes.source[g] == (event.source.number if event.source else -1)
-        assert found.alternatives(run.number) == slow_alternatives(found, run.number)
-    if slow.runs:
-        parts = slow.parts()
-        waiting = sum(s for part, s in found.parts.items() if part.startswith("waiting"))
-        for part in ("computing", "moving data", "lost work"):
-            assert found.parts[part] == pytest.approx(parts[part], rel=1e-9, abs=1e-8)
-        assert waiting == pytest.approx(parts["waiting"], rel=1e-9, abs=1e-8)
 
 
 # -- known answers ------------------------------------------------------------
@@ -255,42 +221,6 @@ def test_two_plans_differ_by_one_transfer():
 
 # -- drawn problems -----------------------------------------------------------
 
-FEATURES = ("shared", "setups", "network", "variants")
-"""Capacities of nodes, set-up of kinds, links that transfers share, ways to run a task."""
-
-WAYS = {"a": (Variant("whole"), Variant("half", factor=1.8, accuracy=0.9))}
-"""Variants of the tasks of a kind."""
-
-
-def drawn_problems(feature="plain", **limits):
-    """Draw problems with a feature; "plain": with none."""
-    if feature != "variants":
-        return problems(**limits, **({feature: True} if feature in FEATURES else {}))
-    return problems(**limits).map(
-        lambda p: Problem.bind(replace(p.workflow, variants=_known(p.workflow)), p.cluster)
-    )
-
-
-def _known(workflow):
-    return {kind: ways for kind, ways in WAYS.items() if kind in workflow.kinds}
-
-
-def assert_explained(planner, problem):
-    """A plan is explained, and the slow twin agrees; return whether there was a plan."""
-    limit = {"seconds": 0.02} if planner in {"anytime", "exact", "genetic"} else {}
-    try:
-        plan = weft.plan(problem, planner, **limit)
-    except Unsupported:
-        return False
-    assert weft.check(problem, plan) == []
-    found = weft.explain(plan)
-    assert found.makespan == plan.makespan
-    assert_sound(found)
-    assert_as_slow(found, SlowExplanation(plan.schedule, plan.problem))
-    assert found.slack is not None
-    assert ((found.slack >= 0) & (found.slack <= plan.makespan)).all()
-    return True
-
 
 @pytest.mark.parametrize("planner", weft.list_planners())
 @settings(max_examples=8, deadline=None)
@@ -305,21 +235,6 @@ def test_every_planner_is_explained(planner, problem):
 @given(data=st.data())
 def test_plans_of_every_feature_are_explained(planner, feature, data):
     assert_explained(planner, data.draw(drawn_problems(feature, max_tasks=7)))
-
-
-def assert_trace_explained(workload, policy, scenario, eager):
-    """A trace is explained, and the slow twin agrees; return whether there was a trace."""
-    try:
-        trace = weft.simulate(workload, policy, scenario=scenario, eager=eager)
-    except Unsupported:
-        return False
-    assert weft.check(workload, trace) == []
-    found = weft.explain(trace)
-    assert found.name == trace.policy
-    assert found.makespan == trace.makespan
-    assert_sound(found)
-    assert_as_slow(found, SlowExplanation(trace))
-    return True
 
 
 @settings(max_examples=8, deadline=None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +10,7 @@ from hypothesis import strategies as st
 import weft
 from tests.support.bounds import drawn_workload
 from tests.support.instances import schedule_of
+from tests.support.slow_twins.brute_force import shortest_packed
 from tests.support.strategies import problems
 from weft.model.workflow import Workflow
 from weft.planners.bounds import lower_bound
@@ -118,54 +117,6 @@ def test_improving_is_valid_and_never_worse(problem, seed):
     assert weft.check(problem, better) == []
 
 
-def _shortest(problem: weft.Problem) -> float:
-    """Try every order of the tasks on every device: the serial scheme reaches an optimum."""
-    best = np.inf
-    n, order = problem.n, problem.workflow.order
-    for permutation in itertools.permutations(order.tolist()):
-        position = {t: i for i, t in enumerate(permutation)}
-        edges = zip(problem.workflow.src.tolist(), problem.workflow.dst.tolist(), strict=True)
-        if any(position[u] > position[v] for u, v in edges):
-            continue
-        for devices in itertools.product(range(problem.p), repeat=n):
-            best = min(best, _serial(problem, permutation, devices))
-    return best
-
-
-def _serial(problem: weft.Problem, order: tuple[int, ...], devices: tuple[int, ...]) -> float:
-    """Time tasks in order, each as early as possible; times are tried one after another."""
-    w, c, rows = problem.workflow, problem.cluster, {}
-    for t in order:
-        d = devices[t]
-        seconds = problem.duration(t, d)
-        if seconds == np.inf:
-            return np.inf
-        ready = 0.0
-        for e in np.flatnonzero(w.dst == t).tolist():
-            u = int(w.src[e])
-            ready = max(ready, rows[u][2] + problem.transfer(e, rows[u][0], d))
-        for start in sorted({ready, *(end for _, _, end in rows.values() if end > ready)}):
-            trial = {**rows, t: (d, start, start + seconds)}
-            if _feasible(problem, trial, c.node):
-                rows = trial
-                break
-    return max((end for _, _, end in rows.values()), default=0.0)
-
-
-def _feasible(problem: weft.Problem, rows: dict, node: np.ndarray) -> bool:
-    for _, at, _ in rows.values():
-        for n in range(len(problem.room)):
-            running = [
-                t for t, (d, begin, end) in rows.items() if begin <= at < end and node[d] == n
-            ]
-            if (problem.needs[running].sum(axis=0) > problem.room[n]).any():
-                return False
-        busy = [d for d, begin, end in rows.values() if begin <= at < end]
-        if len(set(busy)) < len(busy):
-            return False
-    return True
-
-
 def _drawn_workflow(rng, data):
     """Five tasks in two pairs and one alone, with cores and gas."""
     return Workflow(
@@ -190,7 +141,7 @@ def test_exact_agrees_with_brute_force(seed):
     plan = weft.plan(problem, "exact", threads=1)
     assert plan.status == "optimal"
     assert weft.check(problem, plan) == []
-    assert plan.makespan == pytest.approx(_shortest(problem), rel=1e-9)
+    assert plan.makespan == pytest.approx(shortest_packed(problem), rel=1e-9)
 
 
 def test_equal_devices_of_a_node_are_one_pool():
@@ -248,7 +199,7 @@ def test_no_schedule_is_shorter_than_the_bound(seed):
     limits = {"cores": {"n0": 5.0, "n1": 3.0}, "gas": {"n0": 2.0}}
     cluster = weft.Cluster.of(devices, capacity=limits)
     problem = weft.Problem.bind(_drawn_workflow(rng, [0.0, 0.0]), cluster)
-    assert lower_bound(problem) <= _shortest(problem)
+    assert lower_bound(problem) <= shortest_packed(problem)
 
 
 def test_anytime_finds_orders_that_packing_does_not():

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from tests.support.instances import drawn_problem
 from tests.support.slow_twins.brute_force import shortest
 from tests.support.strategies import problems
 from weft.errors import InvalidInput, UnknownName, Unsupported, WeftError
@@ -28,20 +29,6 @@ LEARNED = ("deepsched",)
 """Planners that learned from others: they lean on the searches, not the other way round."""
 
 
-def layered(n: int = 30, p: int = 4, ccr: float = 1.0, seed: int = 0) -> Problem:
-    rng = np.random.default_rng(seed)
-    edges = np.unique(
-        [(int(rng.integers(max(0, v - 8), v)), v) for v in range(1, n) for _ in range(2)], axis=0
-    )
-    return Problem.from_arrays(
-        rng.uniform(1, 9, (n, p)),
-        edges,
-        rng.uniform(0, 10 * ccr, len(edges)),
-        bandwidth=rng.uniform(0.5, 2, (p, p)),
-        latency=0.1,
-    )
-
-
 def without_copies(name: str) -> bool:
     # The search begins with each planner of list-portfolio.
     others = {*SEARCHES, *LEARNED, "tdca", "list-portfolio", "partitioned"}
@@ -58,7 +45,7 @@ def test_begins_with_every_quick_planner():
 @pytest.mark.parametrize("seconds", [0.001, 0.03])
 def test_never_worse_than_the_quick_planners(seconds):
     for seed in range(4):
-        problem = layered(ccr=5.0, seed=seed)
+        problem = drawn_problem(ccr=5.0, seed=seed)
         quick = min(
             plan(problem, name).makespan for name in (LISTS if seconds > 0.01 else ("heft",))
         )
@@ -69,7 +56,7 @@ def test_never_worse_than_the_quick_planners(seconds):
 
 @pytest.mark.parametrize("duplicate", [False, True])
 def test_same_seed_and_iterations_same_plan(duplicate):
-    problem = layered(70, ccr=3.0)
+    problem = drawn_problem(70, ccr=3.0)
     one, two, other = (
         plan(
             problem, "anytime", iterations=4000, duplicate=duplicate, seed=seed
@@ -81,7 +68,7 @@ def test_same_seed_and_iterations_same_plan(duplicate):
 
 
 def test_iterations_do_not_depend_on_the_machine(monkeypatch):
-    problem = layered()
+    problem = drawn_problem()
     one = plan(problem, "anytime", iterations=3000).schedule.to_arrays()
     monkeypatch.setattr("os.cpu_count", lambda: 7)
     two = plan(problem, "anytime", iterations=3000).schedule.to_arrays()
@@ -120,7 +107,7 @@ def test_copies_help_where_transfers_are_long():
 
 
 def test_no_copy_that_nobody_reads():
-    problem = layered(40, ccr=5.0)
+    problem = drawn_problem(40, ccr=5.0)
     found = plan(problem, "anytime", iterations=3000, duplicate=True).schedule
     w = problem.workflow
     assert found.copies > 0
@@ -149,7 +136,7 @@ def test_stops_when_the_bound_is_met():
 
 def test_progress_is_told():
     seen: list[tuple[float, float]] = []
-    problem = layered(40, ccr=5.0)
+    problem = drawn_problem(40, ccr=5.0)
     found = plan(
         problem, "anytime", seconds=0.2, progress=lambda share, value: seen.append((share, value))
     )
@@ -260,18 +247,18 @@ def test_mean_completion_of_a_batch():
 
 
 def test_union_keeps_costs_and_limits():
-    a, b = layered(6, seed=1), layered(5, seed=2)
+    a, b = drawn_problem(6, seed=1), drawn_problem(5, seed=2)
     b = Problem(b.workflow, a.cluster, b.work, b.row, b.pace)
     both, jobs = union([a, b])
     assert np.array_equal(both.durations(), np.concatenate([a.durations(), b.durations()]))
     assert both.m == a.m + b.m
     assert jobs == (0,) * 6 + (1,) * 5
     with pytest.raises(InvalidInput, match="is bound to cluster"):
-        union([a, layered(4, p=3)])
+        union([a, drawn_problem(4, p=3)])
 
 
 def test_options_are_checked():
-    problem = layered(5)
+    problem = drawn_problem(5)
     with pytest.raises(UnknownName, match="unknown objective 'makspan'; did you mean 'makespan'"):
         plan(problem, "anytime", objective="makspan")
     with pytest.raises(InvalidInput, match="iterations is 0; it must be 1 or more"):
@@ -348,7 +335,7 @@ def test_no_kernel_is_compiled_on_the_clock():
 )
 def test_other_objectives_are_no_worse_than_the_short_plan(objective):
     for seed in range(3):
-        drawn = layered(40, ccr=2.0, seed=seed)
+        drawn = drawn_problem(40, ccr=2.0, seed=seed)
         power = Cluster(speed=drawn.cluster.speed, power=[90.0, 10.0, 40.0, 20.0])
         problem = Problem(drawn.workflow, power, drawn.work, drawn.row, drawn.pace)
         value = Objective.of(objective).value
@@ -360,7 +347,7 @@ def test_other_objectives_are_no_worse_than_the_short_plan(objective):
 
 
 def test_a_plan_of_the_same_structure_is_a_start():
-    problem = layered(40, ccr=5.0)
+    problem = drawn_problem(40, ccr=5.0)
     good = plan(problem, "anytime", iterations=40_000)
     again = plan(problem, "anytime", iterations=1, start=good)
     assert again.makespan <= good.makespan
@@ -375,13 +362,13 @@ def test_a_plan_of_the_same_structure_is_a_start():
 
 
 def test_a_start_of_another_structure_is_refused():
-    good = plan(layered(6), "heft")
+    good = plan(drawn_problem(6), "heft")
     with pytest.raises(
         InvalidInput, match=r"has 6 tasks .* but 'problem' has 5 tasks on 4 devices"
     ):
-        plan(layered(5), "anytime", start=good, iterations=1)
+        plan(drawn_problem(5), "anytime", start=good, iterations=1)
     with pytest.raises(InvalidInput, match="takes a plan or a schedule, not a str"):
-        plan(layered(5), "anytime", start="heft", iterations=1)
+        plan(drawn_problem(5), "anytime", start="heft", iterations=1)
 
 
 def test_every_assignment_of_a_small_problem_is_tried():
@@ -394,4 +381,4 @@ def test_every_assignment_of_a_small_problem_is_tried():
     assert made is not None
     assert made.makespan == 45.0
     assert check(problem, made) == []
-    assert best_assignment(layered(17), Objective.of("makespan"), Clock(None)) is None
+    assert best_assignment(drawn_problem(17), Objective.of("makespan"), Clock(None)) is None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from tests.planners.search.test_anytime import layered
+from tests.support.instances import drawn_problem
 from tests.support.slow_twins.brute_force import shortest
 from tests.support.strategies import problems
 from weft.errors import MissingExtra, UnknownName
@@ -46,7 +46,7 @@ def test_proves_a_graph_of_twenty_tasks(data):
 
 
 def test_bound_is_below_every_schedule_when_time_is_short():
-    problem = layered(40, ccr=2.0)
+    problem = drawn_problem(40, ccr=2.0)
     found = plan(problem, "exact", seconds=0.5)
     assert check(problem, found.schedule) == []
     others = [plan(problem, name).makespan for name in ("heft", "peft", "dls")] + [
@@ -84,7 +84,7 @@ def test_memory_limits_hold():
 
 
 def test_large_problems_get_the_search_and_the_bound():
-    problem = layered(400, p=40)
+    problem = drawn_problem(400, p=40)
     found = plan(problem, "exact", seconds=0.3)
     assert check(problem, found.schedule) == []
     assert 0 < found.bound <= found.makespan
@@ -96,12 +96,12 @@ def test_without_ortools(monkeypatch):
         MissingExtra,
         match=r"ortools is not installed; install it with: pip install 'weft-scheduling\[exact\]'",
     ):
-        plan(layered(5), "exact")
+        plan(drawn_problem(5), "exact")
 
 
 def test_other_objectives_are_refused():
     with pytest.raises(UnknownName, match=r"'exact' has no option 'objective'; .*anytime"):
-        plan(layered(5), "exact", objective="energy")
+        plan(drawn_problem(5), "exact", objective="energy")
 
 
 def test_tasks_that_take_no_time_and_share_a_capacity():

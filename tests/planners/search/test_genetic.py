@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from tests.planners.search.test_anytime import layered
+from tests.support.instances import drawn_problem
 from tests.support.strategies import problems
 from weft.errors import InvalidInput
 from weft.model import Problem
@@ -25,7 +25,7 @@ def test_valid(problem):
 
 
 def test_same_seed_same_plan():
-    problem = layered()
+    problem = drawn_problem()
     one, two, other = (
         plan(problem, "genetic", generations=20, seed=seed).schedule.to_arrays()
         for seed in (1, 1, 2)
@@ -61,7 +61,7 @@ def test_children_respect_edges_and_devices():
 
 def test_not_worse_than_heft_when_seeded():
     for seed in range(3):
-        problem = layered(ccr=4.0, seed=seed)
+        problem = drawn_problem(ccr=4.0, seed=seed)
         assert plan(problem, "genetic", generations=10).makespan <= plan(problem, "heft").makespan
 
 
@@ -74,7 +74,7 @@ def test_fitness_is_the_waiting_time():
 
 
 def test_a_weighted_mix_lies_between():
-    problem = layered(20, ccr=2.0)
+    problem = drawn_problem(20, ccr=2.0)
     value = {
         name: (s.makespan, float(s.start.mean()))
         for name, weights in {
@@ -92,6 +92,6 @@ def test_a_weighted_mix_lies_between():
 
 def test_options_are_checked():
     with pytest.raises(InvalidInput, match="population is 1; it must be 4 or more"):
-        plan(layered(5), "genetic", population=1)
+        plan(drawn_problem(5), "genetic", population=1)
     with pytest.raises(InvalidInput, match="generations is 0; it must be 1 or more"):
-        plan(layered(5), "genetic", generations=0)
+        plan(drawn_problem(5), "genetic", generations=0)

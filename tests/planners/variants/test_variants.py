@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.planners.packing.test_packing import _shortest
+from tests.support.slow_twins.brute_force import shortest_packed
 from weft import Variant, formats
 from weft.cli.main import main
 from weft.errors import InvalidInput, UnknownName
@@ -73,7 +73,7 @@ def test_exact_finds_the_best_of_all_choices(seed):
     for chosen in picks(problem):
         accuracy = mean_accuracy(chosen)
         if accuracy >= floor:
-            best = min(best, _shortest(resolve(problem, chosen)))
+            best = min(best, shortest_packed(resolve(problem, chosen)))
     plan = weft.plan(problem, "exact", seconds=20.0, threads=1, min_accuracy=floor)
     assert weft.check(problem, plan) == []
     assert plan.accuracy >= floor

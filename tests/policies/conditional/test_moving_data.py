@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.sim.vector.test_step import any_stream, on_network
 from tests.support.networks import rollout_tables
+from tests.support.streams import any_stream, on_network
 from weft.model import Cluster, Problem, Scenario, Topology, Workload
 from weft.model.check import check
 from weft.model.conditional_stream import ConditionalStream, ticked

@@ -8,8 +8,8 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.sim.test_twin import assert_same
 from tests.support.strategies import futures
+from tests.support.twins import assert_same
 from weft.errors import InvalidInput, Stuck, Unsupported
 from weft.generators.instances import CONDITIONS, Instance, draw_instance
 from weft.learn.workflow.graph import GraphSettings, advantages, train_graph, validation_instances

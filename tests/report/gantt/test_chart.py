@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.report_examples import EVIL, diamond, eventful, in_order, layered
+from tests.support.report_examples import (
+    EVIL,
+    Page,
+    diamond,
+    eventful,
+    evil_page,
+    in_order,
+    layered,
+)
 from weft.errors import InvalidInput
 from weft.model import Cluster, Problem, Schedule, Workflow
 from weft.report.document import SCRIPTS, compact, embedded_json
@@ -21,27 +28,6 @@ from weft.report.gantt.html import chart_data, gantt_html
 from weft.report.gantt.static import save_gantt
 from weft.report.labels import escaped
 from weft.report.palette import CATEGORIES, DARK, DARK_CATEGORIES, LIGHT, contrast, text_on
-
-
-class Page(HTMLParser):
-    """Reads a page as a browser would: elements, and the text of scripts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.scripts: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-        if tag == "script":
-            self.scripts.append("")
-
-    def handle_data(self, data):
-        if self.lasttag == "script":
-            self.scripts[-1] += data
 
 
 def data_of(text: str) -> dict:
@@ -129,16 +115,6 @@ def test_refusals_name_the_remedy(tmp_path):
         gantt_html(schedule, Problem.from_arrays(np.ones((4, 1))))
     with pytest.raises(InvalidInput, match=r"'a.svgg' ends in '.svgg'.*did you mean '.svg'"):
         save_gantt(schedule, tmp_path / "a.svgg", problem)
-
-
-def evil_page() -> str:
-    workflow = Workflow(
-        work=[1, 1], src=[0], dst=[1], data=[1], names=(EVIL, "b"), kinds=(EVIL,), name=EVIL
-    )
-    problem = Problem.bind(
-        workflow, Cluster(speed=[1.0], names=(EVIL,), nodes=(EVIL,), kinds=(EVIL,))
-    )
-    return gantt_html(Schedule.of(device=[0, 0], start=[0, 1], finish=[1, 2]), problem, title=EVIL)
 
 
 def test_names_are_data():

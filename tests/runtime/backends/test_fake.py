@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.sim.test_twin import CopyingPolicy, RandomPolicy, _any_plan, assert_same
 from tests.support.strategies import futures
+from tests.support.twins import CopyingPolicy, RandomPolicy, any_plan, assert_same
 from weft.errors import Stuck
 from weft.policies import POLICIES
 from weft.runtime.backends.fake import FakeBackend
@@ -69,7 +69,7 @@ def test_a_rule_runs_as_it_is_simulated_by_views_and_on_heaps(decider, future, n
 def test_a_schedule_runs_as_it_is_simulated(data, future, eager):
     workload, scenario = future
     schedules = [
-        _any_plan(problem, data.draw(st.integers(0, 2**32 - 1))) for problem in workload.problems
+        any_plan(problem, data.draw(st.integers(0, 2**32 - 1))) for problem in workload.problems
     ]
     assert_equal_events(
         workload, scenario, lambda: ReplayDecider(schedules), schedules, eager=eager

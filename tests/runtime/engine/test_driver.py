@@ -295,7 +295,7 @@ def test_a_device_nobody_knew_of_is_left_alone_where_nothing_can_grow():
     assert driver.trace().makespan == 4.0
 
 
-def test_estimates_that_were_wrong_are_corrected_and_planned_anew():
+def test_estimates_that_were_wrong_are_corrected_and_planned_again():
     # Estimated: device 1 twice as fast. In truth it takes ten times as long, so nearly everything
     # must move to device 0.
     workload = Workload.of(Problem.from_arrays(np.tile([2.0, 1.0], (30, 1))))

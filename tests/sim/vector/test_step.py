@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from tests.support.slow_twins.steps import SlowSteps
+from tests.support.streams import any_stream, on_network
 from weft.errors import InvalidInput, Stuck, Unsupported
 from weft.formats.native.stream_toml import load_stream
-from weft.model import Cluster, Device, Problem, Scenario, Topology, WorkflowBuilder, Workload
+from weft.model import Scenario, Workload
 from weft.model.check import check
-from weft.model.conditional_stream import Arrivals, ConditionalStream, ProbabilityDrift
+from weft.model.conditional_stream import ProbabilityDrift
 from weft.policies.conditional.rules import FEATURES, RULES, ConditionalRule
 from weft.sim.kernel.tables import Sim
 from weft.sim.reference import simulate_reference
@@ -18,41 +19,6 @@ from weft.sim.vector.batch import StepBatch, StepOptions
 from weft.sim.view import Decision
 
 PAPER = load_stream("conditional-paper")
-
-
-def any_stream(rng: np.random.Generator, jobs: int = 25) -> ConditionalStream:
-    """A random graph with joins, choices, shared kinds, limited units and many ties."""
-    units = int(rng.integers(1, 4))
-    builder = WorkflowBuilder("any")
-    n = int(rng.integers(1, 7))
-    names = [f"t{i}" for i in range(n)]
-    for name in names:
-        times = {
-            f"u{d}": float(rng.integers(0, 6)) for d in range(units) if d == 0 or rng.random() < 0.8
-        }
-        builder.task(name, kind=f"k{rng.integers(0, 3)}", durations=times)
-    drift, watched = [], []
-    for i, name in enumerate(names):
-        targets = [names[j] for j in range(i + 1, n) if rng.random() < 0.45]
-        if len(targets) >= 2 and rng.random() < 0.8:
-            branches = int(rng.integers(2, len(targets) + 1))
-            share = rng.dirichlet(np.ones(branches))
-            builder.choice(name, {f"b{b}": float(p) for b, p in enumerate(share)})
-            for k, target in enumerate(targets):
-                builder.edge(name, target, when=f"b{k % branches}")
-            if rng.random() < 0.7:
-                watched.append(len(drift))
-            drift.append(ProbabilityDrift("fixed", np.array([share])))
-        else:
-            for target in targets:
-                builder.edge(name, target)
-    cluster = Cluster.of([Device(f"u{d}", batch=int(rng.integers(1, 4))) for d in range(units)])
-    arrivals = Arrivals(
-        "trace", gap=0.0, times=tuple(np.cumsum(rng.integers(0, 8, jobs)).astype(float))
-    )
-    return ConditionalStream(
-        Problem.bind(builder.build(), cluster), arrivals, tuple(drift), jobs, tuple(watched)
-    )
 
 
 @pytest.mark.parametrize("waiting", ["block", "event"])
@@ -181,7 +147,7 @@ def test_a_window_follows_a_change_and_the_mean_does_not():
     assert ends[1] == pytest.approx(0.5, abs=0.05)
 
 
-def test_a_finished_simulation_begins_anew_with_the_next_draw():
+def test_a_finished_simulation_begins_again_with_the_next_draw():
     stream = PAPER.with_jobs(5)
     fleet = StepBatch(stream, 2)
     fleet.reset(10)
@@ -250,16 +216,6 @@ def test_bad_actions_and_rules():
         ConditionalRule("index")
     with pytest.raises(Unsupported, match="has weights for"):
         ConditionalRule("index", np.zeros((1, 6, len(FEATURES)))).run(fleet)
-
-
-def on_network(stream: ConditionalStream, rng: np.random.Generator) -> ConditionalStream:
-    """Return the stream with data on its edges, each unit a node of a star."""
-    w, c = stream.problem.workflow, stream.problem.cluster
-    sharing = str(rng.choice(["fair", "one-port"]))
-    star = Topology.star(c.names, up=2.0, down=1.0, latency=0.25, sharing=sharing)
-    flow = replace(w, data=rng.integers(0, 4, w.m).astype(float), choices=w.choices)
-    cluster = replace(c, nodes=c.names, network=star)
-    return replace(stream, problem=Problem.bind(flow, cluster))
 
 
 class Recorded:

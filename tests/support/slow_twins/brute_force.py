@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import permutations, product
 
 import numpy as np
 
@@ -46,3 +46,52 @@ def shortest(problem: Problem) -> float:
     ]
     every = list(orders(problem))
     return min(append(problem, order, device) for order in every for device in product(*able))
+
+
+def shortest_packed(problem: Problem) -> float:
+    """Try every order of the tasks on every device: the serial scheme reaches an optimum."""
+    best = np.inf
+    n, order = problem.n, problem.workflow.order
+    for permutation in permutations(order.tolist()):
+        position = {t: i for i, t in enumerate(permutation)}
+        edges = zip(problem.workflow.src.tolist(), problem.workflow.dst.tolist(), strict=True)
+        if any(position[u] > position[v] for u, v in edges):
+            continue
+        for devices in product(range(problem.p), repeat=n):
+            best = min(best, _serial(problem, permutation, devices))
+    return best
+
+
+def _serial(problem: Problem, order: tuple[int, ...], devices: tuple[int, ...]) -> float:
+    """Time tasks in order, each as early as possible; times are tried one after another."""
+    w, c, rows = problem.workflow, problem.cluster, {}
+    for t in order:
+        d = devices[t]
+        seconds = problem.duration(t, d)
+        if seconds == np.inf:
+            return np.inf
+        ready = 0.0
+        for e in np.flatnonzero(w.dst == t).tolist():
+            u = int(w.src[e])
+            ready = max(ready, rows[u][2] + problem.transfer(e, rows[u][0], d))
+        for start in sorted({ready, *(end for _, _, end in rows.values() if end > ready)}):
+            trial = {**rows, t: (d, start, start + seconds)}
+            if _feasible(problem, trial, c.node):
+                rows = trial
+                break
+    return max((end for _, _, end in rows.values()), default=0.0)
+
+
+def _feasible(problem: Problem, rows: dict, node: np.ndarray) -> bool:
+    """Return whether rows keep to capacities, and devices run one task at a time."""
+    for _, at, _ in rows.values():
+        for n in range(len(problem.room)):
+            running = [
+                t for t, (d, begin, end) in rows.items() if begin <= at < end and node[d] == n
+            ]
+            if (problem.needs[running].sum(axis=0) > problem.room[n]).any():
+                return False
+        busy = [d for d, begin, end in rows.values() if begin <= at < end]
+        if len(set(busy)) < len(busy):
+            return False
+    return True
