@@ -24,6 +24,7 @@ SCRIPTS = (
     "gantt_paint.js",
     "gantt_marks.js",
     "gantt_panel.js",
+    "gantt_pointers.js",
     "gantt.js",
     "tabs.js",
     "start.js",
@@ -33,6 +34,8 @@ LIVE_SCRIPTS = (
     "live_events.js",
     "live_parts.js",
     "live_cascade.js",
+    "live_run.js",
+    "live_whatif.js",
     "live.js",
     "start.js",
 )
