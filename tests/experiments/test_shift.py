@@ -19,7 +19,7 @@ from weft.experiments.shift.contenders import (
     make_dqn,
     make_hybrid,
     make_trend,
-    play,
+    run_learner,
     shifted_tasks,
     train_forest,
     training_tasks,
@@ -96,7 +96,7 @@ def test_the_forest_stays_on_the_gpu(training, tasks):
 
 
 def test_hybrid_is_within_five_percent_of_optimal(training, tasks):
-    assert play(make_hybrid(training), tasks).total <= 13.6
+    assert run_learner(make_hybrid(training), tasks).total <= 13.6
 
 
 def test_the_dqn_tries_every_device_even_if_its_members_agree():
@@ -119,14 +119,14 @@ def test_the_dqn_starts_on_the_gpu_and_leaves_it(training, tasks):
     for seed in range(3):
         agent = make_dqn(training, seed)
         assert (agent.best(tasks.features) == GPU).all()
-        totals.append(play(agent, first(tasks, 200)).total)
+        totals.append(run_learner(agent, first(tasks, 200)).total)
     rest = float(tasks.seconds[200:, CPU].sum())
     assert np.mean(totals) + rest <= 18.0  # nothing is left to explore by then
 
 
 def test_after_a_reversed_shift_hybrid_is_back_within_fifty_tasks(training, tasks):
     for stream in sequences(tasks)[:2]:
-        spent = play(make_hybrid(training), stream).seconds
+        spent = run_learner(make_hybrid(training), stream).seconds
         assert len(stream.changes) >= 2
         for change in stream.changes:
             assert within(stream, spent, change) <= 1.1
@@ -134,8 +134,8 @@ def test_after_a_reversed_shift_hybrid_is_back_within_fifty_tasks(training, task
 
 def test_hybrid_survives_a_drift_and_a_slow_device(training, tasks):
     _, _, gradual, device = sequences(tasks)
-    assert play(make_hybrid(training), gradual).total <= 1.05 * gradual.optimal.sum()
-    spent = play(make_hybrid(training), device).seconds
+    assert run_learner(make_hybrid(training), gradual).total <= 1.05 * gradual.optimal.sum()
+    spent = run_learner(make_hybrid(training), device).seconds
     assert within(device, spent, 250) <= 1.25
 
 
@@ -149,12 +149,12 @@ def test_probes_keep_to_their_budget():
 
     chooser = HybridChooser([model(1.0), model(10.0)], probing=0.02, drift=1.0)
     tasks = TaskSequence("", "", np.full((2000, 1), 2.0), np.tile([2.0, 20.0], (2000, 1)))
-    played = play(chooser, tasks)
+    result = run_learner(chooser, tasks)
     assert 1 <= chooser.probes <= 2000 * 0.02 / 9 + 1
     assert chooser.probe_seconds == pytest.approx(18.0 * chooser.probes, rel=0.05)
-    assert int(played.device.sum()) == chooser.probes
+    assert int(result.device.sum()) == chooser.probes
     silent = HybridChooser([model(1.0), model(10.0)], probing=0.0, drift=1.0)
-    assert play(silent, tasks).device.sum() == 0
+    assert run_learner(silent, tasks).device.sum() == 0
 
 
 def test_a_device_that_is_not_allowed_is_never_chosen(training, tasks):
@@ -185,7 +185,7 @@ def test_the_gradient_is_the_slope():
 
 
 def test_the_same_seed_learns_the_same(training, tasks):
-    one, other = (play(make_dqn(training, 7), first(tasks, 60)) for _ in range(2))
+    one, other = (run_learner(make_dqn(training, 7), first(tasks, 60)) for _ in range(2))
     assert one.device.tolist() == other.device.tolist()
 
 

@@ -34,7 +34,10 @@ ONLINE = ppo.PpoSettings(
 
 
 class OnlineEnv:
-    """One run as the environment of `ppo`; after its end, empty steps fill the rollout."""
+    """One run as the environment of `ppo`.
+
+    After its end, empty steps fill the rollout.
+    """
 
     envs = 1
 
@@ -82,7 +85,10 @@ def play_online(
     settings: ppo.PpoSettings = ONLINE,
     seed: int = 0,
 ) -> FloatArray:
-    """Return the seconds of each job of a draw while the policy learns from its stored weights."""
+    """Return the seconds of each job of a draw while the policy learns.
+
+    It starts from its stored weights.
+    """
     own = options_of(policy, waiting)
     whole = replace(own, estimate=True, units=True, detail=own.detail or not own.units)
     batch = StepBatch(stream, 1, whole)

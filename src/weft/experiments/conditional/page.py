@@ -23,7 +23,7 @@ def page_tables(results: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _times(results: Mapping[str, Any], waiting: str) -> dict[str, Any]:
-    """Return mean completion times by policy and p(c), and relative to the authors' pi4."""
+    """Return mean completion times by policy and p(c), also over the authors' pi4."""
     points = results["probabilities"]
     rows: list[list[Any]] = [["authors' pi4", *results["published_pi4"], 1.0, 1.0]]
     summary = [row for row in results["summary"] if row["waiting"] == waiting]

@@ -1,4 +1,4 @@
-"""The environment of Debner, Krahn and Hirvisalo (2024) exactly, event by event, in plain Python.
+"""The exact environment of Debner, Krahn and Hirvisalo (2024), in plain Python.
 
 `published_kernel.py` is its compiled twin. `sim/vector/step.py` runs the same environment, for any
 graph and without three habits of the published code. Here each is an option with a name, so that
@@ -50,7 +50,10 @@ class PublishedOptions:
 
 
 def published_problem(stream: ConditionalStream) -> Problem:
-    """Return the tasks and units of a stream in ticks; refuse what the published code lacks."""
+    """Return the tasks and units of a stream in ticks.
+
+    Streams with features that the published code lacks are refused.
+    """
     if stream.problem.cluster.batch_curve or stream.problem.cluster.has_setup:
         raise Unsupported(
             f"the published environment has no batch curves and set-ups: '{stream.name}' has"

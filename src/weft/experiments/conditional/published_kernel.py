@@ -16,9 +16,8 @@ from weft.experiments.conditional.published import (
     next_tasks,
     published_problem,
 )
-from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream, in_ticks
-from weft.policies.conditional.networks import Network, Numbers, choose
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.records import record
 from weft.sim.kernel.tables import Table
@@ -32,7 +31,6 @@ HEAP = record("time since", "job task")
 UNIT = record("free_at", "batch kind size")  # kind, size: of the last batch; kind -1: held
 JOB = record("arrival finish", "doing branch")
 # doing: the task that runs, or -1; branch: of the watched choice
-OBSERVATION = record("age_scale queue_scale span", "ages estimate units detail")  # its settings
 
 FIFO, MRU, DEPTH_FIRST = range(3)
 
@@ -149,7 +147,8 @@ def pop(heap: Table, size: int) -> None:
 
 
 @njit_inline
-def _any_waiting(sim: PublishedTables) -> bool:
+def any_waiting(sim: PublishedTables) -> bool:
+    """Return whether any task waits."""
     total = 0
     for k in range(len(sim.waiting)):
         total += sim.waiting[k]
@@ -159,7 +158,7 @@ def _any_waiting(sim: PublishedTables) -> bool:
 @njit_inline
 def is_done(sim: PublishedTables) -> bool:
     """Return whether all jobs have ended."""
-    return bool(sim.world[0].events == 0 and not _any_waiting(sim))
+    return bool(sim.world[0].events == 0 and not any_waiting(sim))
 
 
 @njit_inline
@@ -206,7 +205,7 @@ def _learn(sim: PublishedTables, branch: int) -> None:
 @njit_noalloc
 def begin(sim: PublishedTables) -> None:
     """Simulate up to the first decision."""
-    while not _any_waiting(sim) and sim.world[0].events > 0:
+    while not any_waiting(sim) and sim.world[0].events > 0:
         _handle_event(sim)
 
 
@@ -245,7 +244,7 @@ def _run(sim: PublishedTables, d: int, kind: int) -> None:
 def _proceed(sim: PublishedTables) -> None:
     first_free, handled, world = _first_free(sim), False, sim.world[0]
     while world.events > 0 and (
-        first_free > world.now or not _any_waiting(sim) or sim.event[0].time <= world.now
+        first_free > world.now or not any_waiting(sim) or sim.event[0].time <= world.now
     ):
         _handle_event(sim)
         handled = True
@@ -328,108 +327,3 @@ def _since(sim: PublishedTables, kind: int, place: int) -> float:
         if before == place:
             return float(queue[i].since)
     return np.inf
-
-
-# -- networks ----------------------------------------------------------------------------
-
-
-@njit_noalloc
-def run_network(
-    sim: PublishedTables,
-    network: Network,
-    settings: Table,
-    seen: Numbers,
-    mask: BoolArray,
-    ready: IntArray,
-    capacity: IntArray,
-    space: Numbers,
-    actions: IntArray,
-    most: int,
-) -> int:
-    """Run a network; return its steps, or -1 if it does not end within `most` steps."""
-    begin(sim)
-    kinds = len(sim.waiting)
-    for at in range(most):
-        if is_done(sim):
-            return at
-        something = _any_waiting(sim)
-        for d in range(len(sim.unit)):
-            idle = sim.unit[d].free_at <= sim.world[0].now
-            for k in range(kinds):
-                mask[d, k] = idle and sim.waiting[k] > 0
-            mask[d, kinds] = not idle or not something or sim.world[0].events > 0
-        for k in range(kinds):
-            ready[k] = sim.waiting[k]
-        observe(sim, settings, seen)
-        choose(network, seen, mask, ready, capacity, space, actions)
-        _shorten_waits(sim, ready, actions)
-        step(sim, actions)
-    return -1
-
-
-@njit_inline
-def _shorten_waits(sim: PublishedTables, left: IntArray, actions: IntArray) -> None:
-    """Wait for the next event instead of 10 ms where an earlier unit empties a queue."""
-    kinds = len(sim.waiting)
-    for k in range(kinds):
-        left[k] = sim.waiting[k]
-    for d in range(len(sim.unit)):
-        if sim.unit[d].free_at > sim.world[0].now:
-            continue
-        kind = actions[d]
-        if kind < kinds:
-            left[kind] -= min(left[kind], sim.unit[d].batch)
-            continue
-        for k in range(kinds):
-            if sim.waiting[k] > 0 and left[k] == 0:
-                actions[d] = k
-
-
-@njit_noalloc
-def observe(sim: PublishedTables, settings: Table, seen: Numbers) -> None:
-    """Write the observation, as `weft.sim.vector.observation` does."""
-    kinds, now = len(sim.waiting), sim.world[0].now
-    ages, scale = settings[0].ages, settings[0].age_scale
-    for k in range(kinds):
-        queue, ready, total = sim.queue[k], sim.waiting[k], 0.0
-        for j in range(ready):
-            total += now - queue[j].since
-        seen[k] = min(ready / settings[0].queue_scale, 1.0)
-        seen[kinds + k] = min(total / ready * scale, 1.0) if ready > 0 else 0.0
-        last = -1
-        for a in range(ages):  # the jobs of the lowest numbers, one after the other
-            found = -1
-            for j in range(ready):
-                if queue[j].job > last and (found < 0 or queue[j].job < queue[found].job):
-                    found = j
-            age = 0.0
-            if found >= 0:
-                age, last = now - queue[found].since, queue[found].job
-            else:
-                last = len(sim.job)
-            seen[2 * kinds + k * ages + a] = min(age * scale, 1.0)
-    at = kinds * (2 + ages)
-    if settings[0].estimate == 1:
-        seen[at] = sim.world[0].estimate
-        at += 1
-    if settings[0].units == 1:
-        _observe_units(sim, settings, seen, at)
-
-
-@njit_inline
-def _observe_units(sim: PublishedTables, settings: Table, seen: Numbers, at: int) -> None:
-    kinds, now = len(sim.waiting), sim.world[0].now
-    for d in range(len(sim.unit)):
-        unit = sim.unit[d]
-        busy = max(unit.free_at - now, 0.0)
-        seen[at] = busy / (busy + settings[0].span)
-        for k in range(kinds):
-            seen[at + 1 + k] = 0.0
-        if unit.kind >= 0 and busy > 0.0:
-            seen[at + 1 + unit.kind] = unit.size / unit.batch if settings[0].detail == 1 else 1.0
-        at += 1 + kinds
-    seen[at] = min((sim.world[0].arrived - sim.world[0].ended) / settings[0].queue_scale, 1.0)
-    if settings[0].detail == 1:
-        arrived = sim.world[0].arrived
-        ago = now - sim.job[arrived - 1].arrival if arrived > 0 else 0.0
-        seen[at + 1] = ago / (ago + settings[0].span)

@@ -1,4 +1,4 @@
-"""Networks and rules in the published environment, with all of its habits or without.
+"""Networks and rules in the published environment, with or without its habits.
 
 `published_completions` runs the compiled simulation (`published_kernel.py`), `run_network` the
 plain one (`published.py`), job by job and bit by bit the same. The observation is that of
@@ -17,13 +17,15 @@ from weft.experiments.conditional.published import (
     PublishedSimulation,
 )
 from weft.experiments.conditional.published_kernel import (
-    OBSERVATION,
     PublishedTables,
+    any_waiting,
+    begin,
+    is_done,
     make_tables,
     run_rule,
+    step,
 )
-from weft.experiments.conditional.published_kernel import run_network as run_network_compiled
-from weft.model.columns import FloatArray, IntArray
+from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream, ticked
 from weft.policies.conditional.evaluate import (
     MAX_STEPS_PER_JOB,
@@ -31,16 +33,21 @@ from weft.policies.conditional.evaluate import (
     options_of,
     watched_task,
 )
-from weft.policies.conditional.networks import Numbers, choose, working_space
+from weft.policies.conditional.networks import Network, Numbers, choose, working_space
 from weft.policies.conditional.trained_network import TrainedNetwork, read_network
 from weft.registry import closest
+from weft.sim.kernel.jit import njit_inline, njit_noalloc
+from weft.sim.kernel.records import record
+from weft.sim.kernel.tables import Table
 from weft.sim.vector.batch import StepBatch
+
+OBSERVATION = record("age_scale queue_scale span", "ages estimate units detail")  # its settings
 
 
 def published_completions(
     name: str, stream: ConditionalStream, seed: int, options: PublishedOptions | None = None
 ) -> FloatArray:
-    """Return the completion time of each job in seconds, of a published rule or a network.
+    """Return the completion time of each job in seconds, by a rule or a network.
 
     The simulation is compiled; jobs of a run that never ends have inf.
     """
@@ -215,3 +222,108 @@ class _NetworkRunner:
             ago = sim.now - float(sim.arrival[sim.arrived - 1]) if sim.arrived else 0.0
             more.append(ago / (ago + self.span))
         return np.concatenate((rows.reshape(-1), more))
+
+
+# -- compiled ----------------------------------------------------------------------
+
+
+@njit_noalloc
+def run_network_compiled(
+    sim: PublishedTables,
+    network: Network,
+    settings: Table,
+    seen: Numbers,
+    mask: BoolArray,
+    ready: IntArray,
+    capacity: IntArray,
+    space: Numbers,
+    actions: IntArray,
+    most: int,
+) -> int:
+    """Run a network; return its steps, or -1 if it does not end within `most` steps."""
+    begin(sim)
+    kinds = len(sim.waiting)
+    for at in range(most):
+        if is_done(sim):
+            return at
+        something = any_waiting(sim)
+        for d in range(len(sim.unit)):
+            idle = sim.unit[d].free_at <= sim.world[0].now
+            for k in range(kinds):
+                mask[d, k] = idle and sim.waiting[k] > 0
+            mask[d, kinds] = not idle or not something or sim.world[0].events > 0
+        for k in range(kinds):
+            ready[k] = sim.waiting[k]
+        observe(sim, settings, seen)
+        choose(network, seen, mask, ready, capacity, space, actions)
+        _shorten_waits(sim, ready, actions)
+        step(sim, actions)
+    return -1
+
+
+@njit_inline
+def _shorten_waits(sim: PublishedTables, left: IntArray, actions: IntArray) -> None:
+    """Wait for the next event instead of 10 ms where an earlier unit empties a queue."""
+    kinds = len(sim.waiting)
+    for k in range(kinds):
+        left[k] = sim.waiting[k]
+    for d in range(len(sim.unit)):
+        if sim.unit[d].free_at > sim.world[0].now:
+            continue
+        kind = actions[d]
+        if kind < kinds:
+            left[kind] -= min(left[kind], sim.unit[d].batch)
+            continue
+        for k in range(kinds):
+            if sim.waiting[k] > 0 and left[k] == 0:
+                actions[d] = k
+
+
+@njit_noalloc
+def observe(sim: PublishedTables, settings: Table, seen: Numbers) -> None:
+    """Write the observation, as `weft.sim.vector.observation` does."""
+    kinds, now = len(sim.waiting), sim.world[0].now
+    ages, scale = settings[0].ages, settings[0].age_scale
+    for k in range(kinds):
+        queue, ready, total = sim.queue[k], sim.waiting[k], 0.0
+        for j in range(ready):
+            total += now - queue[j].since
+        seen[k] = min(ready / settings[0].queue_scale, 1.0)
+        seen[kinds + k] = min(total / ready * scale, 1.0) if ready > 0 else 0.0
+        last = -1
+        for a in range(ages):  # the jobs of the lowest numbers, one after the other
+            found = -1
+            for j in range(ready):
+                if queue[j].job > last and (found < 0 or queue[j].job < queue[found].job):
+                    found = j
+            age = 0.0
+            if found >= 0:
+                age, last = now - queue[found].since, queue[found].job
+            else:
+                last = len(sim.job)
+            seen[2 * kinds + k * ages + a] = min(age * scale, 1.0)
+    at = kinds * (2 + ages)
+    if settings[0].estimate == 1:
+        seen[at] = sim.world[0].estimate
+        at += 1
+    if settings[0].units == 1:
+        _observe_units(sim, settings, seen, at)
+
+
+@njit_inline
+def _observe_units(sim: PublishedTables, settings: Table, seen: Numbers, at: int) -> None:
+    kinds, now = len(sim.waiting), sim.world[0].now
+    for d in range(len(sim.unit)):
+        unit = sim.unit[d]
+        busy = max(unit.free_at - now, 0.0)
+        seen[at] = busy / (busy + settings[0].span)
+        for k in range(kinds):
+            seen[at + 1 + k] = 0.0
+        if unit.kind >= 0 and busy > 0.0:
+            seen[at + 1 + unit.kind] = unit.size / unit.batch if settings[0].detail == 1 else 1.0
+        at += 1 + kinds
+    seen[at] = min((sim.world[0].arrived - sim.world[0].ended) / settings[0].queue_scale, 1.0)
+    if settings[0].detail == 1:
+        arrived = sim.world[0].arrived
+        ago = now - sim.job[arrived - 1].arrival if arrived > 0 else 0.0
+        seen[at + 1] = ago / (ago + settings[0].span)

@@ -1,4 +1,4 @@
-"""A contextual bandit of neural networks that chooses a device per task and keeps learning.
+"""A contextual bandit of networks that chooses a device per task and learns.
 
 The source document calls it an online DQN. An action is a device; its reward is minus the logarithm
 of the task's seconds (tasks of seconds and of milliseconds weigh alike, and the shortest time stays
@@ -101,17 +101,17 @@ class EnsembleBandit:
     # -- deciding ----------------------------------------------------------------
 
     def values(self, features: ArrayLike) -> FloatArray:
-        """(members, n, devices) values of rows of features: minus the log of the seconds."""
+        """Return (members, n, devices) values of rows of features: -log(seconds)."""
         x = self._inputs(features)
         q = _forward(self._layers, x)[-1] + PRIOR * _forward(self._fixed, x)[-1]
         return np.asarray(self._level + self._unit * np.swapaxes(q[..., 0], 1, 2))
 
     def best(self, features: ArrayLike) -> IntArray:
-        """(n,) devices with the best mean value of the members: the choice without exploring."""
+        """Return (n,) devices with the best mean value: the choice without exploration."""
         return np.asarray(self.values(features).mean(axis=0).argmax(axis=1), np.int64)
 
     def choose(self, features: ArrayLike, allowed: ArrayLike | None = None) -> int:
-        """Choose an `allowed` device: the next one to try, a random one, or by a drawn member."""
+        """Choose an `allowed` device: the next to try, a random one, or a drawn member's."""
         can = np.ones(self.devices, bool) if allowed is None else np.asarray(allowed, bool)
         if not can.any():
             raise InvalidInput("no device is allowed for the task")
@@ -180,7 +180,10 @@ class EnsembleBandit:
         return self._data[0][picked], self._data[1][picked].T
 
     def _step(self, x: FloatArray, y: FloatArray, weight: FloatArray) -> None:
-        """Take one step of Adam to `y` (devices, batch), weighted (members, devices, batch)."""
+        """Take one step of Adam to `y` (devices, batch).
+
+        The weights are (members, devices, batch).
+        """
         target = y - PRIOR * _forward(self._fixed, x)[-1][..., 0]
         self._adam.step(
             self._layers, _gradient(self._layers, x, target[..., None], weight[..., None])
@@ -209,7 +212,7 @@ class _Adam:
         self.mean, self.square = ([np.zeros_like(a) for a in layers] for _ in range(2))
 
     def step(self, layers: Layers, gradient: Layers) -> None:
-        """Take one step of Adam (Kingma and Ba 2015, algorithm 1, with its default constants)."""
+        """Take one step of Adam (Kingma and Ba 2015, algorithm 1, default constants)."""
         self.time += 1
         scale = RATE * np.sqrt(1 - 0.999**self.time) / (1 - 0.9**self.time)
         for a, g, m, v in zip(layers, gradient, self.mean, self.square, strict=True):
@@ -230,7 +233,7 @@ def _forward(layers: Layers, x: FloatArray) -> list[FloatArray]:
 
 
 def _gradient(layers: Layers, x: FloatArray, y: FloatArray, weight: FloatArray) -> Layers:
-    """Return the gradient of half the mean weighted squared error, by back-propagation."""
+    """Return the gradient of half the weighted mean squared error (back-propagation)."""
     steps = _forward(layers, x)
     flow = weight * (steps[-1] - y) / x.shape[-2]
     gradient: Layers = []

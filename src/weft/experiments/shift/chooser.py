@@ -38,7 +38,7 @@ class LogNormalPrediction(Protocol):
 
 
 class OnlineModel(Protocol):
-    """A model of the durations on one device: a `DurationProcess` or a `DurationModel`."""
+    """A model of durations on one device: `DurationProcess` or `DurationModel`."""
 
     def predict(self, features: ArrayLike) -> LogNormalPrediction:
         """Predict the duration of one task."""

@@ -55,7 +55,7 @@ class RunResult:
         return float(self.seconds.sum())
 
 
-def play(learner: Learner, tasks: Tasks | TaskSequence | PhysicsCase) -> RunResult:
+def run_learner(learner: Learner, tasks: Tasks | TaskSequence | PhysicsCase) -> RunResult:
     """Give tasks to a learner one after the other; time spent on exploration counts."""
     features, seconds = tasks.features, tasks.seconds
     spent, chosen = np.empty(len(features)), np.empty(len(features), np.int64)
@@ -130,7 +130,7 @@ UNITS = (1.0, 1.0 / 3.0, 1.0)
 def train_models(
     features: FloatArray, seconds: FloatArray, profile: FloatArray | None = None
 ) -> list[DurationProcess]:
-    """Return one model per device, fitted to offline data and to the profile of the devices."""
+    """Return one model per device, fitted to offline data and the devices' profile."""
     models = [DurationProcess(FEATURES, LOGS, units=UNITS) for _ in seconds.T]
     for device, model in enumerate(models):
         model.fit(features, seconds[:, device])
@@ -140,7 +140,7 @@ def train_models(
 
 
 def make_hybrid(tasks: Tasks, *, probing: float = 0.015) -> HybridChooser:
-    """Return models of the biased offline data and of the profile, with online learning."""
+    """Return models of the biased offline data and the profile that learn online."""
     profile = Tasks(*profile_tasks().T).seconds
     return HybridChooser(train_models(tasks.features, tasks.seconds, profile), probing=probing)
 

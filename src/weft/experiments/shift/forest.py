@@ -1,4 +1,4 @@
-"""A random forest, trained by scikit-learn and evaluated by compiled code on flat arrays.
+"""A random forest, trained by scikit-learn and evaluated by compiled code.
 
 Nodes are in depth-first order: the left child follows its parent, so a node is a threshold, a
 feature and the index of the right child. A leaf has feature -1 and its value in place of the
@@ -122,7 +122,7 @@ class Forest:
         return float(_predict_one(self.nodes, self.roots, self.centre, self.spread, row))
 
     def predict(self, features: ArrayLike) -> FloatArray:
-        """(n,) predictions for rows of features."""
+        """Return (n,) predictions for rows of features."""
         rows = np.array(features, float, ndmin=2)
         if rows.shape[1] != len(self.names):
             raise InvalidInput(
@@ -192,7 +192,7 @@ def fit_sklearn(
 
 
 def _flattened(tree: Any) -> NDArray[Any]:
-    """Return the nodes of a tree, which scikit-learn numbers depth first, left child first."""
+    """Return the nodes of a tree; scikit-learn numbers depth first, left child first."""
     left, right = np.asarray(tree.children_left), np.asarray(tree.children_right)
     leaf = left < 0
     if (left[~leaf] != np.flatnonzero(~leaf) + 1).any():
@@ -205,7 +205,9 @@ def _flattened(tree: Any) -> NDArray[Any]:
 
 
 def write_onnx(forest: Forest, path: Path) -> None:
-    """Write an ONNX file: standardised float32 "rows" (batch, features) -> "prediction".
+    """Write an ONNX file that maps "rows" to "prediction".
+
+    Rows are (batch, features), float32 and standardised.
 
     ONNX holds thresholds and leaves in single precision, so predictions agree to about seven
     digits only.

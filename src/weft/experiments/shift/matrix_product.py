@@ -1,4 +1,4 @@
-"""Speed of matrix products on this machine's processor, and on its accelerator if any."""
+"""Speed of matrix products on this machine's processor and accelerator, if any."""
 
 from __future__ import annotations
 

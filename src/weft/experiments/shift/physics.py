@@ -1,4 +1,4 @@
-"""Other device models than the document's, and mixed sets in which no single device is best.
+"""Further device models, and mixed sets in which no single device is best.
 
 Each changes one thing: exponents of the size, floors of launches, noise, a third device, cliffs
 where data no longer fits, and an oscillation with the size as tiles and waves of threads cause it.
@@ -59,7 +59,7 @@ class Physics:
     noise: float = 0.0
 
     def seconds(self, features: FloatArray) -> FloatArray:
-        """(n, devices) seconds without noise."""
+        """Return (n, devices) seconds without noise."""
         return self.of(*np.asarray(features, float).T)
 
 
@@ -77,7 +77,10 @@ PRODUCTS, COPIES = (64, 128, 256, 512, 1024), (100.0, 1000.0, 4000.0)
 
 
 def profile_tasks() -> FloatArray:
-    """(8, 3) features of the profile: products of square float32 matrices, and copies in MB."""
+    """Return (8, 3) features: products of square float32 matrices, and copies in MB.
+
+    They are the profile of the devices.
+    """
     products = [(n, 1.0, 3 * 4e-6 * n**2) for n in PRODUCTS]
     return np.array([*products, *((64.0, 0.0, memory) for memory in COPIES)], float)
 

@@ -1,4 +1,4 @@
-"""The document's tasks with queues and parallelism: one CPU and four GPUs in the simulator."""
+"""The document's tasks with queues: one CPU and four GPUs in the simulator."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ from weft.experiments.shift.contenders import (
     make_dqn,
     make_hybrid,
     make_trend,
-    play,
     pretrain_dqn,
+    run_learner,
     shifted_tasks,
     train_models,
 )
@@ -118,14 +118,14 @@ def fixed(found: ShiftResults) -> None:
 
 
 def hardware(found: ShiftResults) -> None:
-    """Time matrix products on this machine."""
+    """Measure matrix products on this machine."""
     rows = matrix_product.measure((128, 256, 512) if found.quick else matrix_product.SIZES)
     accelerator = rows[0]["accelerator_seconds"] is not None
     found.document["hardware"] = {"accelerator": accelerator, "rows": rows}
 
 
 def forest_speed(found: ShiftResults) -> None:
-    """Time one prediction of a forest trained on both kinds of tasks."""
+    """Measure one prediction of a forest trained on both kinds of tasks."""
     shifted = shifted_tasks(np.random.RandomState(7))
     mixed = Tasks(*np.concatenate([found.training.features[:TASKS], shifted.features]).T)
     rows = forest_rows(mixed.features)
@@ -170,9 +170,9 @@ def dqn(found: ShiftResults) -> None:
     seeds = range(min(SEEDS, QUICK_SEEDS) if found.quick else SEEDS)
     run = partial(run_agent, training=found.training, test=found.test)
     ran = list(in_processes(run, seeds, processes=found.processes))
-    played = [each for _, each in ran]
-    found.add("RL Agent (DQN)", [p.seconds for p in played], [_on_gpu(p) for p in played])
-    totals = [p.total for p in played]
+    results = [each for _, each in ran]
+    found.add("RL Agent (DQN)", [p.seconds for p in results], [_on_gpu(p) for p in results])
+    totals = [p.total for p in results]
     found.document["dqn"] = {
         "makespans": totals,
         "median": float(np.median(totals)),
@@ -184,25 +184,25 @@ def dqn(found: ShiftResults) -> None:
 
 
 def run_agent(seed: int, *, training: Tasks, test: Tasks) -> tuple[float, RunResult]:
-    """Return the share of tasks that an agent prefers the GPU for at the start, and its run."""
+    """Return the share of tasks for which an agent first prefers the GPU, and its run."""
     agent = make_dqn(training, seed)
-    return float((agent.best(test.features) == GPU).mean()), play(agent, test)
+    return float((agent.best(test.features) == GPU).mean()), run_learner(agent, test)
 
 
 def hybrid(found: ShiftResults) -> None:
     """Run the duration models that learn online."""
     chooser = make_hybrid(found.training)
-    played = play(chooser, found.test)
-    found.add("hybrid", [played.seconds], [_on_gpu(played)])
+    result = run_learner(chooser, found.test)
+    found.add("hybrid", [result.seconds], [_on_gpu(result)])
     found.document["hybrid"] = {
-        "gpu_tasks": np.flatnonzero(played.device == GPU).tolist(),
+        "gpu_tasks": np.flatnonzero(result.device == GPU).tolist(),
         "probes": chooser.probes,
         "probe_seconds": chooser.probe_seconds,
     }
 
 
-def _on_gpu(played: RunResult) -> int:
-    return int((played.device == GPU).sum())
+def _on_gpu(result: RunResult) -> int:
+    return int((result.device == GPU).sum())
 
 
 # -- beyond the document ---------------------------------------------------------------
@@ -213,8 +213,8 @@ def probing(found: ShiftResults) -> None:
     device = next(s for s in sequences(found.test) if s.name == "device")
     rows = []
     for budget in PROBING:
-        here = play(make_hybrid(found.training, probing=budget), found.test)
-        there = play(make_hybrid(found.training, probing=budget), device)
+        here = run_learner(make_hybrid(found.training, probing=budget), found.test)
+        there = run_learner(make_hybrid(found.training, probing=budget), device)
         rows.append(
             {
                 "probing": budget,
@@ -234,9 +234,10 @@ def streams(found: ShiftResults) -> None:
     for sequence in found.sequences:
         fraction = forest_fractions(found.forest, sequence.features)
         runs = {
-            "hybrid": [play(make_hybrid(found.training), sequence).seconds],
+            "hybrid": [run_learner(make_hybrid(found.training), sequence).seconds],
             "RL Agent (DQN)": [
-                play(make_dqn(found.training, seed), sequence).seconds for seed in range(agents)
+                run_learner(make_dqn(found.training, seed), sequence).seconds
+                for seed in range(agents)
             ],
             "Hybrid ML (RF)": [split_seconds(sequence.seconds, fraction)],
             "CPU only": [sequence.seconds[:, 0]],
@@ -272,7 +273,7 @@ def fresh_streams(found: ShiftResults) -> None:
                 "RL Agent (DQN)": make_dqn(found.training, seed),
             }
             for name, learner in learners.items():
-                spent, key = play(learner, sequence).seconds, (sequence.name, name)
+                spent, key = run_learner(learner, sequence).seconds, (sequence.name, name)
                 over.setdefault(key, []).append(float(spent.sum() / sequence.optimal.sum()))
                 after.setdefault(key, []).extend(
                     within(sequence, spent, change) for change in sequence.changes
@@ -317,7 +318,7 @@ def physics(found: ShiftResults) -> None:
 def physics_row(
     model: Physics, *, training: Tasks, mixed: bool, draws: int, first: int = 0
 ) -> dict[str, Any]:
-    """Return time over the optimum by contender, mean and worst over draws of the tasks."""
+    """Return time over the optimum by contender, mean and worst over draws."""
     over: dict[str, list[float]] = {}
     for seed in range(first, first + draws):
         case = draw_case(model, training.features, mixed=mixed, seed=seed)
@@ -330,7 +331,7 @@ def physics_row(
         }
         over.setdefault("best single device", []).append(case.single)
         for name, learner in learners.items():
-            ratio = play(learner, case).total / float(case.optimal.sum())
+            ratio = run_learner(learner, case).total / float(case.optimal.sum())
             over.setdefault(name, []).append(ratio)
     return {
         "physics": model.name,

@@ -181,7 +181,7 @@ def _sequence(
 
 
 def draw_tasks(mix: Mix, count: int, seed: int, *names: str | int) -> FloatArray:
-    """(count, 3) features of a mix."""
+    """Draw (count, 3) features of a mix."""
     rng = generator(seed, "shift", *names)
     return np.column_stack(
         [
