@@ -1,4 +1,4 @@
-"""Online decisions, View -> Decision: the table of policies and the one loader of all of them.
+"""Online decisions, View -> Decision: the table of policies and their loader.
 
 - `policy`: the protocol and the table
 - `load`: `weft.load_policy`, a policy by name, path or object

@@ -1,4 +1,4 @@
-"""A policy by name, path or object: the one loader that every function and verb uses."""
+"""A policy by name, path or object: the loader of every function and verb."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from weft.typed import typed
 
 @typed
 def load_policy(policy: str | os.PathLike[str] | Policy) -> Policy:
-    """Load a policy by its name in `weft.list_policies()`, or from a file that `weft train` wrote.
+    """Load a policy by its name, or from a file that `weft train` wrote.
 
-    An object with `begin` and `decide` is a policy already and is returned. Loading runs no code.
+    `weft.list_policies()` has the names. An object with `begin` and `decide` is a policy already
+    and is returned. Loading runs no code.
 
     Examples
     --------
@@ -44,7 +45,7 @@ def load_policy(policy: str | os.PathLike[str] | Policy) -> Policy:
 
 
 class PolicyEntry(Entry):
-    """The name of a policy, with its summary, its family and the workloads it supports."""
+    """The name of a policy, with its summary, family and supported workloads."""
 
     __slots__ = ()
 

@@ -1,8 +1,9 @@
-"""Streams of millions of jobs in constant memory: simulated part by part, cut where all is idle.
+"""Streams of millions of jobs in constant memory.
 
-When every job that has arrived is finished before the next one arrives, the future does not depend
-on the past: a stable stream is full of such moments. A part is simulated as a workload of its own;
-its jobs before the last such moment are final, the others are simulated again with the next part.
+They are simulated part by part, and cut where all is idle. When every job that has arrived is
+finished before the next one arrives, the future does not depend on the past: a stable stream is
+full of such moments. A part is simulated as a workload of its own; its jobs before the last such
+moment are final, the others are simulated again with the next part.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`weft.export_onnx`: the networks of a policy as one ONNX file, with the names of their inputs.
+"""`weft.export_onnx`: the networks of a policy as one ONNX file.
 
-Each network of a policy is one input and one output of the file; rows are independent. The metadata
-holds, as JSON, the names of the numbers in each input row under ``features``, and what the caller
-does with the outputs under ``use``.
+The file has the names of the inputs. Each network of a policy is one input and one output of the
+file; rows are independent. The metadata holds, as JSON, the names of the numbers in each input row
+under ``features``, and what the caller does with the outputs under ``use``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ Array = NDArray[Any]
 
 
 class OnnxPart(NamedTuple):
-    """One network: an input with named numbers, an output, and its arrays as `arrays_of` has."""
+    """One network: an input of named numbers, an output, and its arrays.
+
+    The arrays have the names of `arrays_of`.
+    """
 
     input: str
     output: str
@@ -50,9 +53,10 @@ class OnnxPart(NamedTuple):
 
 @typed
 def export_onnx(policy: str | PathLike[str] | Policy, path: str | PathLike[str]) -> Path:
-    """Write the networks of a policy (name, path or object) to an ONNX file; return its path.
+    """Write the networks of a policy to an ONNX file; return its path.
 
-    Inputs and outputs are float32 with one row per observation, candidate or task:
+    The policy is a name, a path or an object. Inputs and outputs are float32 with one row per
+    observation, candidate or task:
 
     - a network for one stream: "observation" -> "logits" (units, actions); mask the actions, then
       each unit takes the best

@@ -102,7 +102,7 @@ def task_kinds(workload: Workload) -> list[IntArray]:
 
 
 def each_problem(workload: Workload, compute: Callable[[Problem], T]) -> list[T]:
-    """Return a value per problem; jobs of a service often share one, which is computed once."""
+    """Return a value per problem; a problem that jobs share is computed once."""
     known: dict[int, T] = {}
     for problem in workload.problems:
         if id(problem) not in known:
@@ -111,7 +111,7 @@ def each_problem(workload: Workload, compute: Callable[[Problem], T]) -> list[T]
 
 
 def per_instance(workload: Workload, values: Sequence[NDArray[N]]) -> NDArray[N]:
-    """(instances,) values of all tasks of all jobs, from those of the tasks of each problem."""
+    """Return (instances,) values of all tasks, from those of each problem."""
     return np.concatenate([values[0][:0], *(values[t] for t in workload.template.tolist())])
 
 

@@ -24,7 +24,7 @@ FAMILY = "service levels"
 
 
 def shortest_rest(problem: Problem) -> FloatArray:
-    """(n,) least seconds from the start of each task to the end of its workflow.
+    """Return (n,) least seconds from the start of each task to the workflow's end.
 
     Each task takes its shortest duration, nothing moves, and the longest branch is taken.
 
@@ -45,7 +45,7 @@ def _job_of(workload: Workload) -> IntArray:
 
 
 def _places(*columns: FloatArray) -> FloatArray:
-    """Return the place of each row in the order of the columns, the first column first."""
+    """Return the place of each row in the order of the columns, the first one first."""
     order = np.lexsort(columns[::-1])
     rows = np.column_stack(columns)[order]
     new = np.concatenate(([False], (rows[1:] != rows[:-1]).any(axis=1)))
@@ -86,7 +86,7 @@ class JobRule(RulePolicy):
 
 
 class LiveOrder:
-    """A rule whose order of ready tasks depends on the time and on what jobs have received."""
+    """A rule whose order depends on the time and on what jobs have received."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -116,7 +116,7 @@ class LiveOrder:
         return None
 
     def urgency(self, view: View) -> FloatArray:
-        """(r,) a key of each ready task, the lowest first."""
+        """Return (r,) keys of the ready tasks, the lowest first."""
         raise NotImplementedError
 
 
@@ -136,7 +136,7 @@ class CriticalRatio(LiveOrder):
 
 
 class LeastAttainedService(LiveOrder):
-    """The job that has received the least device time goes first; durations are not needed."""
+    """The job with the least device time goes first; durations are not needed."""
 
     def urgency(self, view: View) -> FloatArray:
         """Return the device seconds that the job of each ready task has had."""

@@ -1,4 +1,4 @@
-"""Greedy evaluation of networks in step-wise simulations of a stream, all of it compiled."""
+"""Greedy evaluation of networks in step-wise simulations of a stream; compiled."""
 
 from __future__ import annotations
 
@@ -96,7 +96,10 @@ def variants(
 
 
 def random_drift(stream: ConditionalStream, task: str) -> ProbabilityDrift:
-    """Return a drift that draws the probability of the first branch once per run, from [0, 1]."""
+    """Return a drift that draws the first branch's probability once per run.
+
+    The probability is uniform in [0, 1].
+    """
     w = stream.problem.workflow
     owners = [w.task_name(int(t)) for t in w.choices.task]
     return ProbabilityDrift("uniform", stream.drift[owners.index(task)].probability[:1])
@@ -105,7 +108,7 @@ def random_drift(stream: ConditionalStream, task: str) -> ProbabilityDrift:
 def evaluate_network(
     network: Network, stream: ConditionalStream, seeds: list[int], *, options: StepOptions
 ) -> FloatArray:
-    """Return the mean job completion time (seconds) per seed; inf where a run never ends.
+    """Return the mean job completion time (s) per seed; inf where a run never ends.
 
     The network acts greedily: each idle unit, in order, takes its best allowed action among those
     that the units before it left.

@@ -56,7 +56,7 @@ def index_of_model(model: Model) -> ConditionalRule:
 def save_index(
     path: str | Path, rule: ConditionalRule, batch: StepBatch, *, training: Mapping[str, Any]
 ) -> Path:
-    """Write an index that was tuned for the stream of `batch`; return the path of its card."""
+    """Write an index tuned for the stream of `batch`; return the path of its card."""
     rule.check_fits(batch)
     group, names = batch.tables.state.group, batch.stream.problem.cluster.names
     workflow = batch.stream.problem.workflow

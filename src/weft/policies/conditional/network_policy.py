@@ -1,4 +1,4 @@
-"""Networks for conditional streams that decide by a `View`, of a simulation or of a real run.
+"""Networks for conditional streams that decide by a `View`, simulated or real.
 
 The observation equals that of `weft.sim.vector.observation`, number by number; a test compares
 them.
@@ -23,7 +23,7 @@ from weft.sim.view import View
 
 
 def nothing_due(view: View) -> bool:
-    """Return whether no unit is busy and no job is to arrive: then waiting would never end.
+    """Return whether waiting would never end: no unit is busy and no job will arrive.
 
     A unit that waits for data is busy; one that is down is not.
     """
@@ -92,7 +92,7 @@ class NetworkPolicy(UnitPolicy):
         self._check_fits(workload)
 
     def state(self) -> dict[str, Any]:
-        """Return the last batch of each unit, and the estimates with the tasks they include."""
+        """Return the last batch of each unit, and the estimates with their tasks."""
         return {
             **super().state(),
             "estimate": self._estimate.tolist(),

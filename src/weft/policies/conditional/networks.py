@@ -25,7 +25,7 @@ CLIP = np.float32(10.0)
 
 
 class Network(NamedTuple):
-    """A fully connected network with ReLU between its layers, as arrays for compiled code.
+    """A fully connected network with ReLU, as arrays for compiled code.
 
     Attributes
     ----------
@@ -135,7 +135,9 @@ def forward(network: Network, observation: Numbers, space: Numbers) -> int:
 
 @njit_noalloc
 def forward_columns(network: Network, columns: int, space: Numbers) -> int:
-    """Compute `forward` of the first columns of `space[0]`, (2, largest size, columns), in place.
+    """Compute `forward` of the first columns of `space[0]`, in place.
+
+    `space` is (2, largest size, columns).
 
     Return the part of `space` that holds the outputs.
     """
@@ -166,7 +168,10 @@ def choose(
     space: Numbers,
     action: IntArray,
 ) -> None:
-    """Write the best allowed action of each unit, the lower of equals; consumes `remaining`."""
+    """Write the best allowed action of each unit, the lower of equals.
+
+    `remaining` is consumed.
+    """
     out = space[forward(network, observation, space)]
     choose_given(network, out, mask, remaining, capacity, action, -1, 0)
 

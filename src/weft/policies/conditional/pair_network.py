@@ -1,4 +1,4 @@
-"""Network that scores pairs of unit and task kind, for any conditional graph on any units.
+"""Network that scores pairs of unit and task kind, for any conditional graph.
 
 All pairs are scored with the same weights. The pair of highest score is taken, repeatedly while its
 score is above zero; the other units wait. The features have no unit and no size (times are relative
@@ -40,7 +40,7 @@ SOON = 1.0
 
 
 class PairFeatures(NamedTuple):
-    """Places of the features of a pair, each of the order of 1; times are relative to `span`."""
+    """Places of the features of a pair, all of the order of 1; times over `span`."""
 
     fill: int  # share of the batch
     full: int  # 1: the batch is full
@@ -82,7 +82,7 @@ CONTEXT = record("span jobs deadline priority", "may_wait")
 
 
 class PairState(NamedTuple):
-    """State of the kinds and units at a decision. Times may be in any unit, that of `span`."""
+    """State of the kinds and units at a decision; times are in the unit of `span`."""
 
     left: IntArray  # (kinds,) ready tasks
     age: FloatArray  # (kinds,) of the job of the first ready task
@@ -148,7 +148,7 @@ class PairPolicy:
         object.__setattr__(self, "_space", working_space(self.network))
 
     def run(self, batch: StepBatch) -> IntArray:
-        """Run all simulations, as laid out by `batch.place`, to the end; return their steps."""
+        """Run all simulations, laid out by `batch.place`, to the end; return their steps."""
         steps, actions = np.zeros(batch.size, np.int64), np.zeros(batch.units, np.int64)
         pairs = _pairs_of(batch)
         if run_pairs(batch.tables, pairs, self.network, self._space, actions, steps) >= 0:
@@ -281,7 +281,7 @@ def _update_visits(sim: Sim, state: StepState, pairs: PairState) -> None:
 
 @njit_noalloc
 def choose_pairs(pairs: PairState, network: Network, space: Numbers, actions: IntArray) -> None:
-    """Choose a kind, or the number of kinds to wait, for each unit; consumes the state.
+    """Choose a kind, or the number of kinds to wait, per unit; consume the state.
 
     The pair of highest score is first.
     """
@@ -322,7 +322,7 @@ def _seconds(pairs: PairState, k: int, d: int) -> float:
 
 @njit_inline
 def _update_least(pairs: PairState) -> None:
-    """Update the least time per task of any kind, with the fullest batch, on each unit."""
+    """Update the least time per task of any kind on each unit, by its fullest batch."""
     for d in range(len(pairs.idle)):
         pairs.least[d] = np.inf
         for k in range(len(pairs.left)):

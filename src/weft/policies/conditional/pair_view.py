@@ -1,4 +1,4 @@
-"""The network over pairs of unit and kind, decided by a `View`: one compiled call per decision.
+"""The network over pairs by a `View`: one compiled call per decision.
 
 `read_view` fills in the same numbers as `pair_network.read_simulation`; a test compares them.
 """
@@ -33,7 +33,7 @@ from weft.sim.view import View
 
 
 class TaskTables(NamedTuple):
-    """The tasks of all problems of a workload, numbered through, and what is estimated of them."""
+    """The tasks of all problems of a workload, numbered through, with estimates."""
 
     task: IntArray  # (instances,)
     job: IntArray  # (instances,)
@@ -67,7 +67,10 @@ class SeenUnits(NamedTuple):
 
 
 class PairNetworkPolicy(NetworkPolicy):
-    """A network over pairs of unit and kind, for any workload. It estimates all choices."""
+    """A network over pairs of unit and kind, for any workload.
+
+    It estimates all choices.
+    """
 
     def __init__(self, learned: TrainedNetwork, *, tick: float = 1.0) -> None:
         super().__init__(learned, tick=tick)
@@ -116,7 +119,7 @@ class PairNetworkPolicy(NetworkPolicy):
         return chosen_kinds(view, self._actions)
 
     def _slots(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """(problem, choice) -> its branches and its first estimate."""
+        """Return, by (problem, choice), its branches and its first estimate."""
         return {(p, choice): (branches, slot) for p, _, choice, branches, slot in self._watched}
 
     def _watched_names(self) -> None:
@@ -206,7 +209,7 @@ def _chance(tables: TaskTables, edge: int) -> float:
 
 @njit_inline
 def _look_ahead(tables: TaskTables) -> None:
-    """Update the expected time to the end of the job, and how often a job runs each task."""
+    """Update the expected time to the end of the job, and runs of each task per job."""
     for t in range(len(tables.order)):
         tables.visit[t] = 1.0 if tables.first[t] else 0.0
     for at in range(len(tables.order)):
@@ -274,7 +277,7 @@ def _read_units(
 
 @njit_inline
 def _read_arrivals(pairs: PairState, tables: TaskTables, seen: SeenUnits, now: float) -> int:
-    """Fill in the tasks expected per time; return the number of jobs that have arrived."""
+    """Fill in the tasks expected per time; return the number of arrived jobs."""
     for p in range(len(tables.rate)):
         tables.rate[p] = tables.gone[p]
     arrived = 0

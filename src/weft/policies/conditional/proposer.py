@@ -17,7 +17,10 @@ from weft.sim.vector.state import StepState
 
 
 class Proposer(NamedTuple):
-    """A network that chooses, with buffers; the index chooses instead if it has no units."""
+    """A network that chooses, with buffers.
+
+    The index chooses instead if the network has no units.
+    """
 
     network: Network
     seen: Numbers
@@ -28,7 +31,7 @@ class Proposer(NamedTuple):
 
 
 def make_proposer(network: Network | None, batch: StepBatch) -> Proposer:
-    """Allocate the proposer of a network; without one, that of a network without units."""
+    """Allocate the proposer of a network, or of one without units if there is none."""
     if network is None:
         none = np.zeros(0, np.float32)
         network = Network(np.zeros(1, np.int64), none, none, none, none, 0, 0)

@@ -151,7 +151,7 @@ class Rollout:
 
 
 def load_rollout() -> Rollout:
-    """Load the rollouts for the stream `conditional-paper`, with its network and index.
+    """Load the rollouts for stream `conditional-paper`, with its network and index.
 
     Examples
     --------
@@ -253,7 +253,7 @@ def _error(buffers: RolloutBuffers, c: int, futures: int) -> float:
 
 @njit_inline
 def _drop(buffers: RolloutBuffers, candidates: int, futures: int, confidence: float) -> int:
-    """Drop candidates that are clearly worse than the best; return how many others are left."""
+    """Drop candidates clearly worse than the best; return the number of others left."""
     best = 0
     for c in range(1, candidates):
         if buffers.active[c] == 1 and buffers.mean[c] < buffers.mean[best]:
@@ -342,7 +342,7 @@ def _is_duplicate(buffers: RolloutBuffers, found: int) -> bool:
 def continue_rollout(
     rollout: RolloutTables, jobs: int, first: IntArray, actions: IntArray
 ) -> float:
-    """Return the job ticks in the system if the base policy continues after the first actions."""
+    """Return the job ticks in the system if the base policy goes on after `first`."""
     start_rollout(rollout.sampler, jobs)
     tables, base = rollout.sampler.tables, rollout.base
     sim, state = with_first_jobs(sim_of(tables, ROLLOUT), jobs), state_of(tables, ROLLOUT)

@@ -1,4 +1,4 @@
-"""Rules for streams of conditional jobs: each idle unit chooses a task kind per step.
+"""Rules for conditional streams: each idle unit chooses a task kind per step.
 
 The first three are those of Debner, Krahn and Hirvisalo (2024), as in their code: unit by unit,
 without the tasks that earlier units take in the same step; a unit waits if nothing is left. They do
@@ -49,7 +49,7 @@ RULES = (
 
 
 class IndexFeatures(NamedTuple):
-    """Places of the features that the index of a pair is linear in, each of the order of 1."""
+    """Places of the features of the index of a pair, each of the order of 1."""
 
     one: int
     fill: int  # share of the batch
@@ -114,7 +114,7 @@ class ConditionalRule:
         choose_many(batch.tables, RULES.index(self.name), self.weights, actions)
 
     def run(self, batch: StepBatch) -> IntArray:
-        """Run all simulations, as laid out by `batch.place`, to the end; return their steps."""
+        """Run all simulations, laid out by `batch.place`, to the end; return their steps."""
         self.check_fits(batch)
         steps = np.zeros(batch.size, np.int64)
         actions = np.zeros((batch.size, batch.units), np.int64)
@@ -152,7 +152,7 @@ def choose_many(tables: BatchTables, rule: int, weights: FloatArray, actions: In
 def choose_one(
     sim: Sim, state: StepState, rule: int, weights: FloatArray, actions: IntArray
 ) -> None:
-    """Choose one action per unit. `state.scratch` counts the tasks that this step leaves."""
+    """Choose one action per unit; count in `state.scratch` the tasks that are left."""
     kinds, left = len(sim.kind), state.scratch
     for k in range(kinds):
         left[k] = sim.kind[k].ready
@@ -177,7 +177,7 @@ def choose_one(
 def choose_around(
     sim: Sim, state: StepState, weights: FloatArray, unit: int, kind: int, actions: IntArray
 ) -> None:
-    """Choose by the index for all units except one with a given kind (number of kinds: wait)."""
+    """Choose by the index for all units but one, whose kind is given (kinds: wait)."""
     for k in range(len(sim.kind)):
         state.scratch[k] = sim.kind[k].ready
     update_remaining(sim, state)
@@ -194,7 +194,7 @@ def runs_here(sim: Sim, left: IntArray, kind: int, d: int) -> bool:
 
 @njit_inline
 def _wait(sim: Sim, state: StepState, actions: IntArray, d: int) -> int:
-    """Return the action by which a unit waits: a queue that an earlier unit empties, if any.
+    """Return the action of waiting: a queue that an earlier unit empties, if any.
 
     That action lasts until the next event. The action "wait" of the published environment holds
     the unit for 10 ms.
@@ -260,7 +260,7 @@ def _batch_seconds(sim: Sim, state: StepState, d: int, task: int, taken: int) ->
 
 @njit_inline
 def _arrival_after(sim: Sim, kind: int, skipped: int) -> float:
-    """Return the arrival of the job whose task is first after `skipped` tasks of a queue."""
+    """Return the arrival of the job of the first task after `skipped` ones."""
     base, size = sim.kind[kind].pool, sim.kind[kind].ready
     last = -1
     for _ in range(skipped + 1):
@@ -275,7 +275,10 @@ def _arrival_after(sim: Sim, kind: int, skipped: int) -> float:
 
 @njit_inline
 def _reserved(sim: Sim, state: StepState, d: int, task: int, taken: int) -> float:
-    """Return the time per task, times 10 for slow tasks on units without batches and vice versa."""
+    """Return the time per task, times 10 if the unit does not suit it.
+
+    Slow tasks suit units with batches, and other tasks units without.
+    """
     batch = 1
     for other in range(len(sim.device)):
         batch = max(batch, sim.device[other].batch)
@@ -292,7 +295,7 @@ def _reserved(sim: Sim, state: StepState, d: int, task: int, taken: int) -> floa
 def _choose_pairs(
     sim: Sim, state: StepState, weights: FloatArray, actions: IntArray, given: int, given_kind: int
 ) -> None:
-    """Take the (unit, kind) pair of highest index while it is above zero; other units wait.
+    """Take the pair of highest index while it is above zero; other units wait.
 
     Unit `given`, unless it is -1, has the kind `given_kind`.
     """
@@ -360,7 +363,7 @@ def _index(
     locked: int,
     crowd: int,
 ) -> float:
-    """Return the index of a pair; times are relative to `span`, that of a typical task."""
+    """Return the index of a pair; times are over `span`, that of a typical task."""
     units = len(sim.device)
     left, batch = state.scratch[kind], batch_limit(sim, kind, d)
     fill, queue = min(left, batch) / batch, min(left, 20) / 10.0

@@ -78,7 +78,7 @@ def make_sampler(
 
 
 def _gaps(stream: ConditionalStream, rng: np.random.Generator) -> FloatArray:
-    """Draw gaps in ticks; those of a trace as if it were a Poisson process of the same rate."""
+    """Draw gaps in ticks; those of a trace as of a Poisson process of its rate."""
     arrivals, gap = stream.arrivals, in_ticks(stream.arrivals.gap, stream.tick)
     if arrivals.process == "regular":
         return np.full(DRAWS, gap)
@@ -122,7 +122,7 @@ def with_first_jobs(sim: Sim, jobs: int) -> Sim:
 
 @njit_noalloc
 def load_state(sim: Sim, state: StepState, sampler: FutureSampler, ahead: int) -> int:
-    """Copy the state of a simulation; return the number of jobs, or 0 if there is no room.
+    """Copy the state of a simulation; return the jobs, or 0 if there is no room.
 
     The last `ahead` of these jobs are still to arrive.
     """
@@ -338,7 +338,7 @@ def _next_chance(sampler: FutureSampler) -> float:
 
 @njit_inline
 def _draw_branch(state: StepState, sampler: FutureSampler, choice: int) -> int:
-    """Draw a branch by its estimated probability; the rest belongs to a branch without edges."""
+    """Draw a branch by its estimated probability; one without edges has the rest."""
     left, other = _next_chance(sampler), 0
     for b in range(sampler.branch.shape[1]):
         if sampler.branch[choice, b] < 0:

@@ -26,7 +26,7 @@ from weft.sim.view import Decision, View
 
 
 class UnitPolicy:
-    """A policy that chooses kinds for all idle units at once, then commits one task at a time."""
+    """A policy that chooses kinds for all idle units, then commits task by task."""
 
     reads_arrivals = True  # from the workload of each view: jobs may be added between decisions
     idle_units_only = True  # without an idle unit there is nothing to ask
@@ -54,7 +54,7 @@ class UnitPolicy:
         self._members = [numbers.of(members) for members in state["members"]]
 
     def decide(self, view: View) -> Decision | None:
-        """Commit the next chosen task, or choose if anything happened since the last choice."""
+        """Commit the next chosen task, or choose again if anything happened since."""
         moment = moment_of(view)
         if moment != self._moment:
             self._pending, self._moment = self._choose(view), moment
@@ -193,7 +193,7 @@ class RuleViewPolicy(UnitPolicy):
                 device[d]["last_kind"] = self._kind[members[0]]
 
     def _write_outcomes(self, view: View) -> None:
-        """Append the tasks that finished since the last call, in order, and update estimates."""
+        """Append the tasks finished since the last call, in order; update estimates."""
         new = (~np.isnan(view.finished_at) > self._reported).nonzero()[0]
         if not len(new) or view.outcome is None:
             return

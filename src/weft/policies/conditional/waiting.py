@@ -1,4 +1,4 @@
-"""Waiting: corrections of actions and masks, and the error of a run that waits forever."""
+"""Waiting: corrected actions and masks, and the error of a run without an end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def forbid_standstill(sim: Sim, mask: BoolArray) -> None:
 
 @njit_inline
 def shorten_waits(sim: Sim, state: StepState, actions: IntArray) -> None:
-    """Let units wait until the next event instead of 10 ms, if an earlier unit empties a queue.
+    """Let units wait for the next event, not 10 ms, if an earlier one empties a queue.
 
     To choose a queue that is empty by then does nothing in the published environment, so every
     policy could do it; here they all do.

@@ -136,7 +136,7 @@ def useful_copy(sim: Sim, instance: int, d: int) -> int:
 
 @njit_noalloc
 def commit_choice(sim: Sim, instance: int, d: int) -> None:
-    """Commit a task, with a copy of a parent ahead of it if there is room and it helps."""
+    """Commit a task, with a copy of a parent ahead of it if that fits and helps."""
     copy = useful_copy(sim, instance, d) if sim.world[0].copies == 1 else NONE
     if copy == NONE:
         commit(sim, instance, d)

@@ -1,4 +1,4 @@
-"""State and passes of a graph network: embeddings of tasks and jobs, ratings of ready tasks."""
+"""State and passes of a graph network: embeddings, and ratings of ready tasks."""
 
 from __future__ import annotations
 

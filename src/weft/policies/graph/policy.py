@@ -31,7 +31,7 @@ KIND = "graph-network"
 
 @dataclass(frozen=True, eq=False)
 class TrainedGraph:
-    """A graph network with its card: its kind ("decima" or "lachesis") and how it was trained."""
+    """A graph network with its card: kind ("decima" or "lachesis") and training."""
 
     name: str
     kind: str

@@ -1,4 +1,4 @@
-"""`hybrid`: decisions by expected durations, from models that learn while they are used.
+"""`hybrid`: decisions by expected durations, from models that learn online.
 
 features          checked features and durations
 duration_process  durations on one device: a Gaussian process that detects changes

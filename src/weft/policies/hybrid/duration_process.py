@@ -1,4 +1,4 @@
-"""Gaussian process of the logarithm of durations, learned online, with detection of changes.
+"""Gaussian process of log durations, learned online, with change detection.
 
 The logarithm of the seconds is a linear trend in the features plus a local part (an exponential
 kernel, Rasmussen and Williams 2006, section 4.2.1). The trend extrapolates from data of another
@@ -45,7 +45,7 @@ STATE = ("rows", "y", "group", "era", "sums", "factor", "half", "centre")
 
 
 class Covariance(NamedTuple):
-    """Standard deviations of the local part and of the noise, and the reach per feature."""
+    """Standard deviations of local part and noise, and the reach per feature."""
 
     local: float
     noise: float
@@ -174,7 +174,10 @@ class DurationProcess:
             self._factorise()
 
     def _familiar(self, z: FloatArray, group: int) -> bool:
-        """Return whether a task like this one was observed: elsewhere, surprises are no change."""
+        """Return whether a task like this one was observed.
+
+        For other tasks, a surprise is no sign of a change.
+        """
         near = np.abs(self._rows - z).sum(axis=1) < NEAR
         return bool((near & ((self._group == group) | (self.group == 0))).any())
 
@@ -280,7 +283,7 @@ class DurationProcess:
         return DurationPrediction(float(centre[0]), float(scale[0]))
 
     def predict_rows(self, features: ArrayLike, group: IntArray) -> tuple[FloatArray, FloatArray]:
-        """(n,) centres and (n,) scales of rows of features."""
+        """Return (n,) centres and (n,) scales of rows of features."""
         return self._predict(self._inputs(features), group)
 
     def _predict(self, z: FloatArray, group: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -312,7 +315,7 @@ class DurationProcess:
         return np.asarray(matrix + form.local**2 * np.exp(-apart))
 
     def _variance(self, z: FloatArray) -> FloatArray:
-        """(n,) prior variances."""
+        """Return (n,) prior variances."""
         trend = self.slope**2 * np.square(z - self._centre).sum(axis=1)
         own = self.level**2 + self.era**2 + self.group**2 + self.kernel.local**2
         return np.asarray(own + trend)

@@ -1,4 +1,4 @@
-"""Checked features and durations of tasks, for models of the logarithm of the seconds."""
+"""Checked features and durations of tasks, for models of log(seconds)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Features:
         return np.array([name in self.logs for name in self.names], bool)
 
     def rows(self, features: ArrayLike) -> FloatArray:
-        """(n, k) rows, with logarithms taken; of one row, (1, k)."""
+        """Return (n, k) rows, with logarithms taken; of one row, (1, k)."""
         rows = np.array(features, float, ndmin=2)
         if rows.ndim != 2 or rows.shape[1] != len(self.names):
             raise InvalidInput(
@@ -62,7 +62,7 @@ class Features:
         return rows
 
     def offline(self, features: ArrayLike, seconds: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """(n, k) rows and (n,) logarithms of offline data; at least one."""
+        """Return (n, k) rows and (n,) logarithms of offline data; at least one."""
         rows, y = self.rows(features), log_seconds(seconds)
         if len(rows) != len(y) or not len(y):
             raise InvalidInput(
@@ -73,7 +73,7 @@ class Features:
 
 
 def log_seconds(seconds: ArrayLike) -> FloatArray:
-    """(n,) logarithms of durations."""
+    """Return (n,) logarithms of durations."""
     values = np.atleast_1d(np.asarray(seconds, float))
     bad = ~(values >= 0) | np.isinf(values)
     if bad.any():

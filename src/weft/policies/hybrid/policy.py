@@ -93,7 +93,7 @@ class HybridPolicy:
         return deepcopy(self._given[kind])
 
     def _inputs(self, workload: Workload, estimates: list[FloatArray]) -> FloatArray:
-        """(instances, k) features; without models, the shortest estimate of the task."""
+        """Return (instances, k) features; without models, the shortest estimate."""
         if self._features is None:
             shortest = [np.maximum(s.min(axis=1, initial=np.inf), LEAST) for s in estimates]
             finite = [np.where(np.isfinite(s), s, 1.0) for s in shortest]
@@ -152,7 +152,7 @@ class HybridPolicy:
         return int(np.where(can, gain, -np.inf).argmax())
 
     def _arrivals(self, view: View, instance: int) -> FloatArray:
-        """(p,) when all inputs of a ready instance are on each device."""
+        """Return (p,) times when all inputs of a ready instance are on each device."""
         known = self._came.get(instance)
         if known is None:
             known = self._came[instance] = view.arrivals(instance)
@@ -173,7 +173,7 @@ class HybridPolicy:
         return float((came + own[first]).min())
 
     def _alike_among(self, able: BoolArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """Return the devices that are able; of those alike, the first, who they are, how many."""
+        """Return the able devices, the first of each group, their groups and group sizes."""
         key = able.tobytes()
         known = self._groups.get(key)
         if known is None:
@@ -185,7 +185,7 @@ class HybridPolicy:
         return known
 
     def _seconds(self, view: View) -> FloatArray:
-        """(ready, devices) expected seconds; inf where a task cannot run."""
+        """Return (ready, devices) expected seconds; inf where a task cannot run."""
         ready = view.ready
         job = np.searchsorted(self._first, ready, side="right") - 1
         task = ready - self._first[job]
@@ -239,12 +239,12 @@ class HybridPolicy:
 
 
 def _alike(columns: FloatArray) -> IntArray:
-    """(p,) a number per device, equal for equal columns."""
+    """Return (p,) numbers of the devices, equal for equal columns."""
     found = np.unique(columns, axis=1, return_inverse=True)[1]
     return np.asarray(found, np.int64).ravel()
 
 
 @POLICIES.register("hybrid", family="learned durations")
 def hybrid() -> HybridPolicy:
-    """Devices take the tasks they are best at, by durations learned from finished tasks."""
+    """Devices take the tasks they are best at, by durations of finished tasks."""
     return HybridPolicy()

@@ -44,7 +44,7 @@ def learn_durations(sim: Sim, plan: PlanState, trust: float) -> None:
 
 @njit_noalloc
 def collect_durations(sim: Sim, plan: PlanState) -> bool:
-    """Add the executions since the last call to the observations; False if there are none."""
+    """Add new executions to the observations; return whether there are any."""
     seen, known = plan.state[0].executions, sim.world[0].executions
     plan.state[0].executions = known
     for x in range(seen, known):
@@ -86,7 +86,7 @@ def _learn_from(sim: Sim, plan: PlanState, x: int) -> None:
 
 @njit_inline
 def observed_spread(plan: PlanState) -> tuple[float, float, float, float, float]:
-    """Summarise log(observed / estimated duration) over pairs of a task kind and a device kind.
+    """Summarise log(observed / estimated duration) over task and device kinds.
 
     Return the number of observations, the sum of their squares, the number of pairs, the sum of
     squares that the means of pairs explain, and the sum of all.
@@ -116,7 +116,10 @@ def update_rates(sim: Sim, plan: PlanState) -> None:
 
 @njit_inline
 def expect_ends(sim: Sim, plan: PlanState, overdue: float) -> bool:
-    """Set the expected ends of committed tasks; clear the plan. False if all devices are down."""
+    """Set the expected ends of committed tasks; clear the plan.
+
+    Return False if all devices are down.
+    """
     now, up = sim.world[0].now, False
     for d in range(len(sim.device)):
         device = plan.device[d]

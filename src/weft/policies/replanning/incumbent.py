@@ -70,7 +70,7 @@ def _count_uncommitted(sim: Sim, incumbent: PlanState) -> int:
 
 @njit_noalloc
 def time_tasks(sim: Sim, incumbent: PlanState) -> bool:
-    """Time the tasks in order on their devices; False if a task cannot run on its device."""
+    """Compute the times of tasks in order; return whether all run on their devices."""
     for d in range(len(sim.device)):
         incumbent.device[d].used, incumbent.device[d].first = 0, -1
     for k in range(incumbent.state[0].planned):
@@ -100,7 +100,7 @@ def _seconds(sim: Sim, incumbent: PlanState, i: int, d: int) -> float:
 
 @njit_inline
 def _arrival(sim: Sim, incumbent: PlanState, i: int, d: int) -> float:
-    """Return when the inputs of a task are on a device; inf if a parent is on no known device."""
+    """Return when the inputs of a task are on a device; inf if a parent has none."""
     g, latest = task_of(sim, i), 0.0
     for k in range(sim.task[g].pred, sim.task[g + 1].pred):
         e = sim.edge[k].back

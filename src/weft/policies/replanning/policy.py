@@ -214,7 +214,10 @@ def _portfolio_state(portfolio: Portfolio) -> dict[str, Any]:
 def _resume_portfolio(
     portfolio: Portfolio, state: dict[str, Any], numbers: Renumbering, recorded: IntArray
 ) -> None:
-    """Go on from the state of a portfolio; `recorded` are the instances of its executions."""
+    """Go on from the state of a portfolio.
+
+    `recorded` are the instances of its executions.
+    """
     stack = portfolio.stack
     stay = np.flatnonzero(numbers.instances >= 0)
     for key in _PLACED:

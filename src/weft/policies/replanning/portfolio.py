@@ -1,4 +1,4 @@
-"""A portfolio of plans, by several weight sets; the best predicted one is followed.
+"""A portfolio of plans, by several weight sets, of which the best is followed.
 
 No weight set is best for every workload, so several plans are made and the one with the best
 predicted completion is followed. To save time, the followed plan meets one contender per event, in
@@ -214,7 +214,7 @@ def describe(sim: Sim, portfolio: Portfolio) -> None:
 
 @njit_noalloc
 def _set_priors(sim: Sim, portfolio: Portfolio) -> None:
-    """Set the priors of durations in every plan by the network, if there are new observations."""
+    """Set the priors of durations in every plan by the network, if anything is new."""
     first, trust = plan_at(portfolio.stack, 0), portfolio.weights[0, W.trust]
     if not collect_durations(sim, first):
         return

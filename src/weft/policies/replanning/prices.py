@@ -1,4 +1,4 @@
-"""Prices of devices in streams: dual values of the fluid capacity problem; compiled.
+"""Prices of devices in streams: duals of the fluid capacity problem; compiled.
 
 The highest rate of jobs that devices can keep up with is a linear program over the time that each
 device gives to each class of tasks (see `model/machines/capacity.py`). Its dual values are prices

@@ -107,7 +107,7 @@ class StaticHeft:
             self._queues[self._inst["device"][instance]].append(instance)
 
     def _drop_ended(self, view: View, queue: deque[int], here: set[int]) -> None:
-        """Drop tasks whose job was cancelled, and tasks that joined the batch of another one."""
+        """Drop tasks of cancelled jobs, and tasks that joined the batch of another one."""
         while queue:
             job, task = view.workload.task_of(queue[0])
             joined = self._batches and self._joined(view, job, task)
@@ -117,7 +117,7 @@ class StaticHeft:
 
     @staticmethod
     def _joined(view: View, job: int, task: int) -> bool:
-        """Return whether a queued task is committed: it is not ready, but all its parents ended."""
+        """Return whether a queued task is committed: not ready, but all parents ended."""
         first = int(view.workload.first_instance[job])
         if first + task in view.ready:
             return False

@@ -1,4 +1,4 @@
-"""Replanning policies with tuned weights or trained networks, as a `Model` and back."""
+"""Replanning policies with tuned weights or networks, as a `Model` and back."""
 
 from __future__ import annotations
 

@@ -283,7 +283,7 @@ def trace_path(left: Residual, grid: FloatArray, c: PlanChain, k: int) -> None:
 
 @njit_noalloc
 def begin_search(left: Residual, grid: FloatArray, c: PlanChain) -> float:
-    """Time the plan in `order` and `choice`; return its value."""
+    """Compute the times of the plan in `order` and `choice`; return its value."""
     for at in range(left.size[0].tasks):
         c.place[c.order[at]] = at
     c.figures[0].value = evaluate(left, grid, c, 0, np.inf)

@@ -1,4 +1,4 @@
-"""One decision by search: start from the best known plan, improve it, start its first tasks."""
+"""One decision by search: improve the best known plan, start its first tasks."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def _tasks_left(sim: Sim) -> int:
 
 @njit_inline
 def _weigh_occupancy(sim: Sim, plan: PlanState, search: IncumbentSearch, arrived: int) -> None:
-    """Price the seconds of devices, for jobs that will come; the first one may be the only one."""
+    """Price the seconds of devices, for the jobs to come, once two have arrived."""
     left, p, weight = search.left, len(sim.device), search.state[0].occupancy
     for d in range(p):
         priced = plan.price[d] if plan.state[0].priced > 0 else 1.0
@@ -266,7 +266,7 @@ def _start_from_incumbent(sim: Sim, search: IncumbentSearch) -> None:
 
 @njit_noalloc
 def _move_jobs(sim: Sim, search: IncumbentSearch) -> None:
-    """Try each job ahead of all others, on its devices or on any, and behind all others.
+    """Try each job ahead of all others, on its devices or any, and behind them.
 
     Jobs have no edges between them, so parents stay ahead of their children. Single tasks would
     have to pass the tasks of another job one by one, and each step alone makes the plan worse.
@@ -293,7 +293,9 @@ def _move_jobs(sim: Sim, search: IncumbentSearch) -> None:
 
 @njit_noalloc
 def _swap_jobs(sim: Sim, search: IncumbentSearch) -> None:
-    """Try each job ahead of each other one, on their devices or on any, up to `JOB_WORK`.
+    """Try each job ahead of each other one, on their devices or any.
+
+    It ends after `JOB_WORK`.
 
     The tasks of both take the places that both have in the order; those of other jobs stay.
     """
@@ -313,7 +315,7 @@ def _swap_jobs(sim: Sim, search: IncumbentSearch) -> None:
 
 @njit_noalloc
 def put_ahead(search: IncumbentSearch, ahead: int, behind: int) -> bool:
-    """Fill in the best order with one job ahead of another; return whether it is another order."""
+    """Fill in the best order with a job ahead of another; return whether it differs."""
     left, chain, n = search.left, search.chain, search.left.size[0].tasks
     job, source, differs = ahead, 0, False
     for at in range(n):

@@ -42,7 +42,9 @@ KEYS = {"temperature": "warmth", "finish_weight": "haste", "sampled_jobs": "imag
 
 
 class SearchPolicy(ReplanningPolicy):
-    """Plan as `ReplanningPolicy`; then search from the plan or the incumbent, whichever is better.
+    """Plans of `ReplanningPolicy`, improved by a search.
+
+    The search starts from the plan or the incumbent, whichever is better.
 
     Parameters
     ----------
@@ -83,7 +85,7 @@ class SearchPolicy(ReplanningPolicy):
         return int(run_by_search(sim, portfolio, self._make_search(sim, portfolio)))
 
     def state(self) -> dict[str, Any]:
-        """Return the plans, the incumbent, the observed durations, and the committed tasks."""
+        """Return the plans, the incumbent, observed durations, and committed tasks."""
         own = {} if self._search is None else {"search": search_state(self._search)}
         return {**super().state(), **own}
 

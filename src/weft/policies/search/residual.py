@@ -1,4 +1,4 @@
-"""The problem that is left: uncommitted tasks, busy devices, and sampled futures of both.
+"""The problem that is left: uncommitted tasks, busy devices, sampled futures.
 
 Built at every event from the simulation and a plan of `replanning`, which supplies the tasks in
 the window, the expected durations as observed so far, and the expected ends of committed tasks.
@@ -104,7 +104,10 @@ def fill(
     makespan: bool,
     sampled_jobs: int,
 ) -> None:
-    """Fill in the tasks of the plan; futures differ by `spread`, a standard deviation of logs."""
+    """Fill in the tasks of the plan.
+
+    Futures differ by `spread`, a standard deviation of logarithms.
+    """
     size = left.size[0]
     for t in range(size.real):
         left.number[left.instance[t]] = NONE
@@ -136,7 +139,7 @@ def fill(
 
 @njit_noalloc
 def _sample_jobs(sim: Sim, plan: PlanState, left: Residual, sampled_jobs: int) -> None:
-    """Add jobs that will come: twins of jobs that have arrived, drawn at random, at their rate."""
+    """Add jobs that will come: random twins of jobs that have arrived, at their rate."""
     size, arrived, first = left.size[0], 0, np.inf
     for j in range(len(sim.job) - 1):
         if sim.job[j].state != JOB_AHEAD:
@@ -242,7 +245,10 @@ def _link_parents(sim: Sim, plan: PlanState, left: Residual) -> None:
 def _arrive(
     sim: Sim, plan: PlanState, left: Residual, k: int, t: int, d: int, parent: int, there: float
 ) -> None:
-    """Let the data of an outside parent arrive; the last one to arrive may be run there again."""
+    """Let the data of an outside parent arrive.
+
+    The last parent to arrive may run there again.
+    """
     if there <= left.arrival[k, t, d]:
         left.others[k, t, d] = max(left.others[k, t, d], there)
         return
@@ -258,7 +264,7 @@ def _arrive(
 def _arrive_from_done(
     sim: Sim, plan: PlanState, left: Residual, t: int, parent: int, data: float
 ) -> None:
-    """Take the data of a finished parent from where it arrives first: it may have copies."""
+    """Take the data of a finished parent, or of a copy, from where it arrives first."""
     now, eager = left.size[0].now, sim.world[0].eager == 1
     for d in range(len(sim.device)):
         soonest, x = np.inf, sim.inst[parent].result
@@ -289,7 +295,10 @@ def _link_children(sim: Sim, left: Residual) -> None:
 
 @njit_inline
 def _compute_tails(sim: Sim, plan: PlanState, left: Residual) -> None:
-    """Compute the least seconds behind each task; tasks outside the window count by rank."""
+    """Compute the least seconds behind each task.
+
+    Tasks outside the window count by rank.
+    """
     p = len(sim.device)
     for t in range(left.size[0].tasks - 1, -1, -1):  # children have higher numbers
         i = left.instance[t]

@@ -83,7 +83,7 @@ def _list_ready(sim: Sim, portfolio: Portfolio, candidates: Candidates) -> None:
 def begin_moment(
     sim: Sim, portfolio: Portfolio, candidates: Candidates, ready: int, idle: int
 ) -> None:
-    """Start with a task decision; `candidates.ready` and `candidates.idle` are filled in."""
+    """Start with a task decision; `ready` and `idle` of the candidates are filled in."""
     state = candidates.state[0]
     state.stage, state.ready, state.idle, state.busy, state.jobs = TASK, ready, idle, 0, 0
     for d in range(len(sim.device)):
@@ -138,7 +138,7 @@ def _drop_committed(sim: Sim, candidates: Candidates) -> None:
 
 @njit_noalloc
 def enumerate_candidates(sim: Sim, portfolio: Portfolio, candidates: Candidates) -> bool:
-    """Fill in the candidates by the plan that is followed; False if nothing is left to decide."""
+    """Fill in the candidates by the followed plan; return whether any is left."""
     state, followed = candidates.state[0], portfolio.state[0].followed
     _drop_committed(sim, candidates)
     if state.ready == 0 or state.idle == 0:
@@ -291,7 +291,7 @@ def _seconds_there(sim: Sim, plan: PlanState, i: int, d: int) -> float:
 
 @njit_inline
 def _finish_there(sim: Sim, plan: PlanState, i: int, d: int) -> float:
-    """Return the finish of a task that starts on a device now; after `compute_arrivals`."""
+    """Return the finish of a task that starts there now, after `compute_arrivals`."""
     return float(max(sim.world[0].now, plan.arrival[d]) + _seconds_there(sim, plan, i, d))
 
 

@@ -26,7 +26,7 @@ def stage_networks(arrays: Mapping[str, NDArray[Any]]) -> QNetwork:
 
 @njit_noalloc
 def planned_choice(candidates: Candidates) -> int:
-    """Return the candidate of the plan: the most urgent planned task; without one, the last."""
+    """Return the candidate of the plan: its most urgent task; without one, the last."""
     count, item = candidates.state[0].count, candidates.item
     best, highest = count - 1, -np.inf
     for c in range(count):
@@ -45,7 +45,7 @@ def _before(value: float, item: int, highest: float, holder: int) -> bool:
 
 @njit_noalloc
 def demonstrated_choice(candidates: Candidates, first: IntArray) -> int:
-    """Return the candidate of a plan that starts task `first[d]` on device d, or -1 for none.
+    """Return the candidate of a plan that starts task `first[d]` (-1: none) on d.
 
     Of several tasks the most urgent goes first. Without one the last candidate: wait, or hold.
     """
@@ -69,7 +69,7 @@ def demonstrated_choice(candidates: Candidates, first: IntArray) -> int:
 
 @njit_noalloc
 def greedy_choice(network: QNetwork, candidates: Candidates, margin: float) -> int:
-    """Return the planned candidate, or the best one if it is better by more than `margin`."""
+    """Return the planned candidate, or the best one if better by over `margin`."""
     planned, state = planned_choice(candidates), candidates.state[0]
     highest = q_value(network, state.stage, candidates.feature[planned]) + margin
     best = planned

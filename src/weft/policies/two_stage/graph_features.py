@@ -1,4 +1,4 @@
-"""Features of candidates that come from the graph and from where results are; compiled."""
+"""Features of candidates from the graph and the places of results; compiled."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def describe_graph(sim: Sim, plan: PlanState, i: int) -> tuple[float, float, flo
 
 @njit_noalloc
 def describe_place(sim: Sim, i: int, d: int) -> tuple[float, float]:
-    """Return the share of a ready task's parents that ran on a device, and 1 if a copy helps."""
+    """Return the share of parents that ran on a device, and 1 if a copy helps."""
     g, near = task_of(sim, i), 0
     first, last = sim.task[g].pred, sim.task[g + 1].pred
     for k in range(first, last):
@@ -51,7 +51,7 @@ def describe_place(sim: Sim, i: int, d: int) -> tuple[float, float]:
 
 @njit_noalloc
 def finish_elsewhere(sim: Sim, plan: PlanState, i: int) -> float:
-    """Return the earliest finish of a task on a busy device; `compute_arrivals` goes before."""
+    """Return a task's earliest finish on a busy device, after `compute_arrivals`."""
     g, soonest = task_of(sim, i), np.inf
     for d in range(len(sim.device)):
         if plan.device[d].busy >= 0 and plan.device[d].free < np.inf:
