@@ -73,7 +73,7 @@ class SeparableCma:
         self._generation = 0
 
     def ask(self) -> FloatArray:
-        """(population, numbers) candidates."""
+        """Return (population, numbers) candidates."""
         self._drawn = self._rng.standard_normal((self.population, len(self.mean)))
         colour, white, _ = self._factors()
         candidates: FloatArray = (

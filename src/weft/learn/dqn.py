@@ -76,7 +76,7 @@ class DqnSettings(Settings):
 
 
 class Exploration(NamedTuple):
-    """Chances, at a decision, to follow the plan and to choose at random; and the random draws."""
+    """Chances to follow the plan and to choose at random, and the random draws."""
 
     follow: float
     explore: float
@@ -101,7 +101,7 @@ class Environment(Protocol):
         ...
 
     def score(self, arrays: Mapping[str, Numbers]) -> tuple[float, float]:
-        """Return the score of choices by networks, lower is better, and the margin they had."""
+        """Return the score of choices by networks (lower is better), and their margin."""
         ...
 
 
@@ -271,7 +271,7 @@ def _lead_loss(online: QValues, memory: ReplayMemory, places: IntArray, lead: fl
 def _validate(
     trained: TrainedDqn, environment: Environment, arrays: dict[str, Numbers], updates: int
 ) -> bool:
-    """Score networks, and keep them if they are the best so far; return whether they are."""
+    """Score networks; keep them if they are the best, and return whether they are."""
     score, margin = environment.score(arrays)
     trained.curve.append(
         {

@@ -1,4 +1,4 @@
-"""Proximal policy optimisation with invalid-action masking: the whole loop in one file.
+"""Proximal policy optimisation with invalid-action masking, in one file.
 
 Schulman et al. (2017), "Proximal Policy Optimization Algorithms", with generalised advantage
 estimation (Schulman et al. 2016) and masked actions (Huang and Ontañón 2022, "A Closer Look at
@@ -38,7 +38,7 @@ Transition = tuple[Numbers, BoolArray, Numbers, Numbers, BoolArray, BoolArray, N
 
 
 class VectorEnv(Protocol):
-    """Many copies of one environment, stepped together; a copy that ends restarts by itself.
+    """Copies of one environment, stepped together; a copy that ends restarts.
 
     A copy is `done` when nothing follows, or `truncated` when something would; the final
     observation is the last one before the restart. Optional attributes:
@@ -56,7 +56,10 @@ class VectorEnv(Protocol):
     actions: int
 
     def reset(self, seed: int) -> tuple[Numbers, BoolArray]:
-        """Start all copies; return observations (envs, size) and masks (envs, units, actions)."""
+        """Start all copies; return their observations and masks.
+
+        Their shapes are (envs, size) and (envs, units, actions).
+        """
         ...
 
     def step(self, actions: IntArray) -> Transition:
@@ -123,7 +126,10 @@ def _layers(sizes: list[int], last_gain: float) -> nn.Sequential:
 
 
 class ActorCritic(nn.Module):
-    """Two separate networks on observations standardised by their running mean and deviation."""
+    """Two separate networks on standardised observations.
+
+    The running mean and deviation standardise them.
+    """
 
     def __init__(
         self, inputs: int, visible: int, units: int, actions: int, hidden: tuple[int, ...]
@@ -170,7 +176,7 @@ class ActorCritic(nn.Module):
                 linear.bias.copy_(torch.from_numpy(arrays[f"{i}.bias"]))
 
     def weights(self) -> dict[str, Numbers]:
-        """Return the actor as arrays: "0.weight", "0.bias", ..., and the scaling of its input."""
+        """Return the actor as arrays: "0.weight", "0.bias", ..., and its input scaling."""
         arrays = {
             "input.mean": self.mean[: self.visible],
             "input.scale": 1.0 / (self.deviation[: self.visible] + 1e-6),
@@ -229,7 +235,10 @@ def sample(
 
 @njit
 def follow(mask: BoolArray, remaining: IntArray, capacity: IntArray, action: IntArray) -> None:
-    """Narrow `mask` as `sample` does, for given actions; unavailable ones become the last."""
+    """Narrow `mask` as `sample` does, for given actions.
+
+    Unavailable actions become the last one.
+    """
     envs, units, actions = mask.shape
     stocks = remaining.shape[1]
     for e in range(envs):
@@ -254,7 +263,7 @@ def advantages(
     trace: float,
     out: FloatArray,
 ) -> None:
-    """Estimate advantages (GAE, Schulman et al. 2016, eq. 16), with a discount per step.
+    """Estimate advantages (GAE, Schulman et al. 2016, eq. 16), discounted per step.
 
     Arrays are (steps, envs). `next_value` is the value of the next observation: the final one
     before a restart of a truncated copy, and 0 for a copy that is done.
@@ -442,7 +451,7 @@ def _improve(
     *,
     aim: str = "improve",
 ) -> dict[str, float]:
-    """Pass over the rollout several times with the clipped objective (PPO, eqs. 7 and 9).
+    """Pass over the rollout several times, clipping the objective (PPO, eqs. 7, 9).
 
     For `aim` "imitate" the policy loss is the teacher's likelihood; for "value" there is none.
     `share` is the elapsed share of the training.

@@ -40,7 +40,9 @@ def make_episode(decisions: int, candidates: int, features: int, terms: int) -> 
 
 
 class SumTree:
-    """A tree that draws places in proportion to their priority (Schaul et al. 2016, B.2.1).
+    """A tree that draws places in proportion to their priority.
+
+    Schaul et al. (2016), section B.2.1.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Training settings and their bounds, records of trainings, and the type of progress callbacks."""
+"""Settings of trainings and their bounds, records, and progress callbacks."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ Positive = Annotated[float, Bound(0, above=True)]
 
 
 class Settings:
-    """Settings of a training whose values are checked against the bounds of their types.
+    """Settings of a training, checked against the bounds of their types.
 
     Messages begin with `noun`, or with the name of the class.
 
@@ -116,7 +116,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceSettings(Settings):
-    """Settings with drawn instances: `alone` of single workflows, and `streams` of streams."""
+    """Settings with drawn instances: `alone` single workflows, and `streams`."""
 
     alone: int = 30
     streams: int = 2

@@ -1,4 +1,4 @@
-"""Networks with two hidden layers and one output: in torch, and as arrays for compiled code."""
+"""Networks with two hidden layers and one output, in torch and as arrays."""
 
 from __future__ import annotations
 

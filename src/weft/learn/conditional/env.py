@@ -158,7 +158,7 @@ class ConditionalVectorEnv(VectorEnv[Observation, IntArray, np.ndarray[Any, Any]
         return steps.observation.copy(), steps.reward.copy(), done, truncated, info
 
     def _final(self, done: BoolArray, observation: Observation, elapsed: FloatArray) -> Info:
-        """Return the last observation and the info of episodes that ended, as Gymnasium names them.
+        """Return the last observation and the info of ended episodes, as Gymnasium does.
 
         The next episodes begin in the same step, so that nothing else shows how these ended.
         """
@@ -174,5 +174,5 @@ class ConditionalVectorEnv(VectorEnv[Observation, IntArray, np.ndarray[Any, Any]
         }
 
     def action_masks(self) -> BoolArray:
-        """(num_envs, units * (kinds + 1)) actions that are allowed now."""
+        """Return (num_envs, units * (kinds + 1)) actions that are allowed now."""
         return self._mask

@@ -1,4 +1,4 @@
-"""Training for one stream: measure what exists, tune, learn from the best, keep the best.
+"""Training for one stream: measure, tune, learn from the best and keep the best.
 
 1. Every rule and shipped policy that supports the stream is measured on held-back draws.
 2. The 27 numbers of a linear score over pairs of unit and kind are tuned on the stream, in seconds.
@@ -93,7 +93,7 @@ def measure(
     norm: float = 1.0,
     goal: str = "completion",
 ) -> FloatArray:
-    """Return mean completion times in seconds, or `goal`; inf for a policy that cannot go on."""
+    """Return mean completion times in seconds, or `goal`; inf if a run cannot go on."""
     try:
         short = stream.with_jobs(min(JOBS, stream.jobs))
         (each,) = completions(policy, [short], seeds)

@@ -1,6 +1,6 @@
 """Tuning of the index rule (`policies/conditional/rules.py`) by separable CMA-ES.
 
-Every candidate of a generation plays the same jobs; the next generation plays new ones, so that no
+Every candidate of a generation runs the same jobs; the next generation runs new ones, so that no
 draw is overfitted. The cost is the mean, over the probabilities, of
 log(objective / that of a reference rule); the objective is the mean completion time of jobs, unless
 another one is given.
@@ -90,7 +90,10 @@ class TunedIndex:
 
 
 class TiedWeights:
-    """Parameters shared by weights: kinds with equal durations share all but `PER_KIND`."""
+    """Parameters shared by weights.
+
+    Kinds with equal durations share all but `PER_KIND`.
+    """
 
     def __init__(self, batch: StepBatch) -> None:
         sim, state = batch.tables.sim, batch.tables.state
@@ -136,14 +139,14 @@ class IndexEvaluator:
         self._reference = np.zeros(len(self.variants))
 
     def prepare(self, seed: int) -> None:
-        """Draw the futures and play them by the reference rule."""
+        """Draw the futures and run them by the reference rule."""
         self._futures = [
             variant.draw_ticks(seed + i) for variant in self.variants for i in range(self.draws)
         ]
         self._reference = np.log(self.times(ConditionalRule(REFERENCE)))
 
     def times(self, rule: ConditionalRule) -> FloatArray:
-        """(variants,) the objective: by default the mean job completion time in seconds."""
+        """Return (variants,) objectives: by default mean job completion times in seconds."""
         for s, future in enumerate(self._futures):
             self.batch.place(s, *future)
         rule.run(self.batch)

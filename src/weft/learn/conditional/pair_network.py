@@ -1,7 +1,7 @@
-"""Training of the policy for any conditional graph (`policies/conditional/pair_network.py`).
+"""Training of `policies/conditional/pair_network.py`, for any conditional graph.
 
-Separable CMA-ES, as for the index. Every generation plays new random streams: graph, units,
-durations, arrivals and draws. All its candidates play the same streams and are ranked by the mean
+Separable CMA-ES, as for the index. Every generation runs new random streams: graph, units,
+durations, arrivals and draws. All its candidates run the same streams and are ranked by the mean
 log of the mean job completion time, so that one per cent counts the same on every stream. First a
 linear score is tuned; it then becomes one hidden unit of a network, whose other units start with
 zero output weight.
@@ -73,7 +73,7 @@ class PairSettings(Settings, noun="pair network"):
 
     @property
     def jobs_per_generation(self) -> int:
-        """Jobs that all candidates of a generation play."""
+        """Jobs that all candidates of a generation run."""
         return self.population * self.streams * self.jobs
 
 
@@ -97,7 +97,7 @@ class TunedPairs:
 
 
 def policy_of(parameters: FloatArray, hidden: int) -> PairPolicy:
-    """Build a policy from a flat array: a linear score, or a network with one hidden layer."""
+    """Build a linear score, or a network with one hidden layer, from a flat array."""
     n = len(PAIR_FEATURES)
     arrays: dict[str, FloatArray] = {"input.mean": np.zeros(n), "input.scale": np.ones(n)}
     if hidden == 0:
@@ -115,7 +115,7 @@ def policy_of(parameters: FloatArray, hidden: int) -> PairPolicy:
 
 
 def parameters_of(network: Network) -> FloatArray:
-    """Return the flat array of a network with at most one hidden layer, as `policy_of` takes it.
+    """Return a network of at most one hidden layer as the flat array of `policy_of`.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def parameters_of(network: Network) -> FloatArray:
 
 
 def first_parameters() -> FloatArray:
-    """Return a linear score to start from: short, full batches on their fastest unit first."""
+    """Return a first linear score: short, full batches on their fastest unit first."""
     parameters = np.zeros(len(PAIR_FEATURES) + 1)
     for name, value in {
         "fill": 0.5,
@@ -150,7 +150,10 @@ SHIFT = 40.0
 
 
 def widened(linear: FloatArray, hidden: int, rng: np.random.Generator) -> FloatArray:
-    """Return a network equal to a linear score; other hidden units have zero output weight."""
+    """Return a network equal to a linear score.
+
+    Its other hidden units have zero output weight.
+    """
     n = len(PAIR_FEATURES)
     first = rng.normal(0.0, 0.5, (hidden, n + 1))
     first[0], first[0, n] = linear, linear[n] + SHIFT
@@ -160,7 +163,7 @@ def widened(linear: FloatArray, hidden: int, rng: np.random.Generator) -> FloatA
 
 
 def cost_of(times: FloatArray, stream: ConditionalStream, norm: float, goal: str) -> float:
-    """Return what a tuning minimises: a mean of completion times, or what deadlines miss."""
+    """Return the measure to minimise: a mean completion time, or missed deadlines."""
     if goal == "completion":
         return power_mean(times, norm)
     if stream.deadline == inf:
@@ -172,7 +175,7 @@ def cost_of(times: FloatArray, stream: ConditionalStream, norm: float, goal: str
 
 
 class PairEvaluator:
-    """Streams with one draw each, on which candidates are compared: random ones, or a given one."""
+    """Streams, random or given, with one draw each, on which candidates are compared."""
 
     def __init__(
         self,
@@ -190,7 +193,10 @@ class PairEvaluator:
         self.batches = [(StepBatch(s, 1, options), *s.draw_ticks(seed)) for seed, s in streams]
 
     def score(self, policy: PairPolicy) -> float:
-        """Return the mean log of the job completion time in seconds, in the norm, or of `goal`."""
+        """Return the mean log of the job completion time in seconds, or of `goal`.
+
+        The completion times of a draw count by their power mean of the norm.
+        """
         total = 0.0
         for batch, arrival, outcome in self.batches:
             batch.place(0, arrival, outcome)
@@ -204,7 +210,7 @@ def train_any(
 ) -> tuple[TrainedNetwork, TunedPairs]:
     """Tune a linear score, then a network that starts from it.
 
-    `samples` is the number of jobs that candidates play in total.
+    `samples` is the number of jobs that candidates run in total.
     """
     linear = PairSettings(seed=seed)
     network = PairSettings(population=32, sigma=0.1, streams=20, hidden=12, seed=seed + 1)
@@ -215,18 +221,18 @@ def train_any(
         settings = replace(stage, generations=generations)
         stages.append(tune_pairs(settings, start=start, progress=progress))
     best = stages[-1]
-    curve, played = [], 0
+    curve, jobs = [], 0
     for found in stages:
         each = found.settings.jobs_per_generation
         curve += [
-            {"samples": played + row["generation"] * each, "score": row["validation"]}
+            {"samples": jobs + row["generation"] * each, "score": row["validation"]}
             for row in found.curve
         ]
-        played += found.settings.generations * each
+        jobs += found.settings.generations * each
     training = {
         "algorithm": "separable CMA-ES (weft.learn.conditional.pair_network)",
         "seed": seed,
-        "samples": played,
+        "samples": jobs,
         "score": best.score,
         "stages": [found.record() for found in stages],
         "curve": curve,
@@ -251,7 +257,9 @@ def tune_pairs(
     seconds: float = inf,
     progress: Progress[dict[str, float]] = silent,
 ) -> TunedPairs:
-    """Tune the policy for any graph, or for one stream; equal seeds give equal parameters.
+    """Tune the policy for any graph, or for one stream.
+
+    Equal seeds give equal parameters.
 
     With a limit of processor time it may end before the last generation.
     """

@@ -1,7 +1,7 @@
 """Steps with the costs of their choices, for `rollout_imitation.py`.
 
-A network plays; at every other step, its choice and the choices with one unit's action changed are
-carried out in the same sampled futures, and the network itself or the tuned index continues.
+A network decides; at every other step, its choice and the choices with one unit's action changed
+are carried out in the same sampled futures, and the network itself or the tuned index continues.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ImitationSettings(Settings, noun="rollout imitation"):
 
     Parameters
     ----------
-    rounds : number of rounds of play and learning
+    rounds : number of rounds of simulating and learning
     steps : stored per round, in runs of `jobs` jobs, each step with up to `futures` futures of
         `ahead` further jobs; choices that are clearly worse drop out after a quarter of them
     epochs : passes over all stored steps; `rate` is the first learning rate (the last is 0),
@@ -86,7 +86,10 @@ class ImitationSettings(Settings, noun="rollout imitation"):
 
 
 class RolloutExamples(NamedTuple):
-    """Steps with the costs of their choices in job ticks, relative to the network's choice."""
+    """Steps, with the costs of their choices.
+
+    Costs are in job ticks, relative to the network's choice.
+    """
 
     observation: Numbers  # (steps, numbers)
     mask: BoolArray  # (steps, units, kinds + 1)
@@ -97,12 +100,12 @@ class RolloutExamples(NamedTuple):
 
 
 def playing_index(stream: ConditionalStream, batch: StepBatch) -> ConditionalRule:
-    """Return the index that plays on: that of the stream, or the start of a tuning."""
+    """Return the index that continues: that of the stream, or the start of a tuning."""
     return index_for(stream.name) or ConditionalRule("index", first_weights(batch))
 
 
 class RolloutPart(NamedTuple):
-    """Some steps, the probability of the run of each, and the processor time that they took."""
+    """Some steps, the probability of the run of each, and their processor time."""
 
     examples: RolloutExamples
     probability: FloatArray
@@ -117,7 +120,7 @@ def collect_part(
     part: int,
     folder: Path | None,
 ) -> RolloutPart:
-    """Collect a part of the steps of a round, or read it if an earlier training kept it."""
+    """Collect a part of the steps of a round, or read the stored part."""
     file = None if folder is None else folder / f"steps_{number + 1}_{part + 1}.npz"
     if file is not None and file.exists():
         with np.load(file) as kept:
@@ -144,7 +147,10 @@ def _collect(
     steps: int,
     seed: int,
 ) -> tuple[RolloutExamples, FloatArray]:
-    """Play and try other choices; return the steps and the probability of the run of each."""
+    """Simulate and try other choices; return the steps, each with its probability.
+
+    The probability is that of the run of the step.
+    """
     short = stream.with_jobs(settings.jobs)
     batch = StepBatch(short, 1, options_of(policy))
     least = max(settings.futures // 4, 2)
@@ -173,7 +179,10 @@ def _collect(
 def _variant(
     stream: ConditionalStream, policy: TrainedNetwork, rng: np.random.Generator, run: int
 ) -> tuple[ConditionalStream, float]:
-    """Return the stream as in the policy's training; every eighth random probability is extreme."""
+    """Return the stream as in the policy's training.
+
+    Every eighth random probability is extreme.
+    """
     probability = policy.environment.get("probability", "own")
     if probability == "own":
         return stream, 0.5
@@ -199,7 +208,7 @@ def _empty(batch: StepBatch, steps: int) -> RolloutExamples:
 def collect(
     tables: BatchTables, rollout: RolloutTables, follows: bool, examples: RolloutExamples
 ) -> int:
-    """Play one simulation and store every other step; return the number of stored steps.
+    """Run one simulation and store every other step; return the number of stored ones.
 
     With `follows`, the rollouts' choices are executed instead of the network's.
     """
@@ -212,9 +221,9 @@ def collect(
         candidates = gather_candidates(sim, state, rollout)
         started = sim.world[0].next_arrival >= SKIPPED_JOBS
         if 1 < candidates <= MAX_CHOICES and started and step % 2 == 0:
-            played = try_candidates(sim, state, rollout, candidates)
-            if played > 0:
-                best = pick(buffers, candidates, played, rollout.budget.confidence)
+            futures = try_candidates(sim, state, rollout, candidates)
+            if futures > 0:
+                best = pick(buffers, candidates, futures, rollout.budget.confidence)
                 _store(examples, stored, rollout.proposer, buffers, candidates)
                 for k in range(len(sim.kind)):
                     examples.ready[stored, k] = sim.kind[k].ready

@@ -1,12 +1,12 @@
 """Imitation of rollouts: a network takes over the choices of one-step look-ahead.
 
 Rollout classification (Lagoudakis and Parr 2003, "Reinforcement Learning as Classification") with
-costs: the network plays; at every other step, its choice and the choices with one unit's action
+costs: the network decides; at every other step, its choice and the choices with one unit's action
 changed are carried out in the same sampled futures, and the network itself or the tuned index
 continues (`policies/conditional/rollout.py`). The cost of a choice relative to the network's own is
 an advantage with little noise, for all choices of a step at once, where a policy gradient has one
 noisy sample. The network then moves to minimise the expected cost of choices drawn by its own
-probabilities, and the next round plays with the result.
+probabilities, and the next round starts from the result.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ def improve(
     kept, curve = learner.network(), list[dict[str, float]]()
     parts, learning = list[RolloutPart](), 0.0
     for number in range(settings.rounds):
-        playing = replace(policy, network=kept)
+        acting = replace(policy, network=kept)
         parts += [
-            collect_part(stream, playing, settings, number, part, folder)
+            collect_part(stream, acting, settings, number, part, folder)
             for part in range(max(settings.steps // PART, 1))
         ]
         began, collecting = time.process_time() - learning, sum(part.seconds for part in parts)
@@ -179,7 +179,7 @@ class _RolloutLearner:
         )
 
     def learn(self, parts: list[RolloutPart], number: int) -> Iterator[float]:
-        """Pass over all examples; after each pass, yield the mean cost of the network's choices."""
+        """Pass over all examples; after each pass, yield the mean cost of the choices."""
         columns = zip(*(part.examples for part in parts), strict=True)
         examples = RolloutExamples(*(np.concatenate(column) for column in columns))
         cost, barred, action = self._tensors(
@@ -227,7 +227,9 @@ class _RolloutLearner:
 
 
 def detailed(policy: TrainedNetwork) -> TrainedNetwork:
-    """Return a policy that also observes the fill of batches and the time since the last arrival.
+    """Return a policy that also observes the fill of batches and the last arrival.
+
+    The arrival counts by the time since then.
 
     Its choices differ a little at first: a batch that runs was marked by 1, and is by its fill. The
     new number has no effect yet.

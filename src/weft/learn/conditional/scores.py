@@ -24,7 +24,7 @@ TIE = 1e-3
 
 
 def power_mean(times: FloatArray, norm: float = 1.0) -> float:
-    """Return the mean of times for norm 1, their root mean square for norm 2, and so on.
+    """Return the mean of times for norm 1, their root mean square for norm 2, etc.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def power_mean(times: FloatArray, norm: float = 1.0) -> float:
 
 
 def missed(times: FloatArray, goal: str, deadline: float) -> float:
-    """Return the share of jobs after the deadline ("late"), or their mean seconds after it.
+    """Return the share of late jobs ("late"), or the mean seconds after the deadline.
 
     A thousandth of the mean completion time is added, so that equals differ.
 
@@ -58,7 +58,9 @@ def completions(
     idle: Idle | None = None,
     authors: bool = False,
 ) -> list[list[FloatArray]]:
-    """Return the completion time of every job in seconds, by stream and seed; inf: it never ends.
+    """Return the completion time of every job in seconds, by stream and seed.
+
+    It is inf if the run never ends.
 
     `idle` defaults to that of the policy's training, and to "event" for rules.
     """
@@ -126,7 +128,7 @@ def _one(
 def _simulated(
     policy: Policy, stream: ConditionalStream, seed: int, idle: Idle | None, *, authors: bool
 ) -> FloatArray:
-    """Simulate a policy that has no step-wise form; it always waits until the next event."""
+    """Simulate a policy without a step-wise form; it waits until the next event."""
     if idle == "block":
         raise Unsupported(f"policy '{policy.name}' cannot block idle units; leave out the option")
     workload, scenario = stream.draw(seed, authors=authors)

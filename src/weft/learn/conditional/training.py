@@ -1,4 +1,4 @@
-"""Training of policies for streams of conditional jobs by PPO; the recipes pi0 to pi4."""
+"""Training by PPO for streams of conditional jobs; the recipes pi0 to pi4."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class BatchEnv:
 
 
 def reference_times(stream: ConditionalStream, options: StepOptions) -> FloatArray:
-    """Return job completion times of a simple rule at each probability of `GRID`, mean 1."""
+    """Return job completion times of a rule at each probability of `GRID`, mean 1."""
     batch, times = StepBatch(stream, 1, options), np.zeros(len(GRID))
     for i, variant in enumerate(variants(stream, GRID)):
         batch.place(0, *variant.draw_ticks(VALIDATION - 1))
@@ -146,7 +146,7 @@ def reference_times(stream: ConditionalStream, options: StepOptions) -> FloatArr
 
 
 def longest_path(stream: ConditionalStream) -> float:
-    """Return the seconds of the longest path through a job, each task on its fastest unit."""
+    """Return the seconds of the longest path of a job, tasks on their fastest unit."""
     w = stream.problem.workflow
     best = stream.problem.durations().min(axis=1)
     ahead = best.copy()
@@ -355,7 +355,7 @@ def _training_stream(stream: ConditionalStream, recipe: Recipe) -> ConditionalSt
 def validation_streams(
     stream: ConditionalStream, probability: float | str
 ) -> list[ConditionalStream]:
-    """Return the streams that validate a policy trained at a probability, see `Recipe`."""
+    """Return the streams that validate a policy of a probability, see `Recipe`."""
     if probability == "own":
         return [stream]
     return variants(stream, GRID if probability == "random" else [float(probability)])

@@ -1,4 +1,4 @@
-"""When a run will end, with bands of 50 and 90 %: before it starts and while it goes on.
+"""The end of a run, with bands of 50 and 90 %, before its start and during it.
 
 Durations of the tasks that are left are drawn from their measured `Spread`, given how the tasks of
 this run went so far; the plan is followed under each draw. Runs of the past correct the bands:
@@ -35,7 +35,7 @@ THINNEST = 1e-6
 
 
 class RunState(NamedTuple):
-    """How far a run is: rows of (task, device), in an order that keeps that of every device.
+    """State of a run: rows of (task, device), in the order of every device.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class RunState(NamedTuple):
     @classmethod
     @typed
     def during(cls, plan: Plan, trace: Trace, now: float) -> RunState:
-        """Return the state of a run that follows a plan, from what its trace has until `now`."""
+        """Return the state of a run that follows a plan, from its trace until `now`."""
         rows = np.flatnonzero((trace.start <= now) & (trace.status == 0))
         rows = rows[np.lexsort((trace.start[rows], trace.finish[rows] > now))]
         begun = set(zip(trace.task[rows].tolist(), trace.device[rows].tolist(), strict=True))
@@ -116,7 +116,10 @@ class Forecast:
         return self.sentence
 
     def score(self, end: float) -> float:
-        """Return how far off the raw forecast was, in predicted widths; past scores calibrate."""
+        """Return the error of the raw forecast, in predicted widths.
+
+        Past scores calibrate later forecasts.
+        """
         return float((np.log(max(end - self.now, 1e-12)) - self.centre) / self.width)
 
     def as_dict(self) -> dict[str, Any]:
@@ -164,7 +167,7 @@ def run_ends(problem: Problem, state: RunState, seconds: FloatArray) -> FloatArr
 
 
 def _draw(problem: Problem, state: RunState, spread: Spread, samples: int, seed: int) -> FloatArray:
-    """(rows, samples) seconds; running tasks take longer than they have run already."""
+    """Draw (rows, samples) seconds; running tasks take longer than they have run."""
     rng = generator(seed, "forecast")
     w = problem.workflow
     paces = problem.pace[problem.row[state.task], state.device]
@@ -210,7 +213,7 @@ def _shifts(
     normal: Any,
     samples: int,
 ) -> FloatArray:
-    """(kinds, samples) common errors of the estimates, given the tasks that ended in this run.
+    """Draw (kinds, samples) common errors of the estimates, given the ended tasks.
 
     Normal posteriors, first of the run's effect, then of each kind's error.
     """
@@ -230,7 +233,7 @@ def _shifts(
 
 
 def _banded(now: float, logs: FloatArray, spread: Spread, scores: FloatArray) -> Forecast:
-    """Return the bands of drawn log(seconds left), corrected by past scores where there are any."""
+    """Return the bands of drawn log(seconds left), corrected by past scores, if any."""
     low, centre, high = np.quantile(logs, (0.05, 0.5, 0.95))
     width = max(float(high - low) / 2, THINNEST)
     if len(scores) >= FEWEST:
@@ -244,7 +247,7 @@ def _banded(now: float, logs: FloatArray, spread: Spread, scores: FloatArray) ->
 
 
 def _rank(scores: FloatArray, share: float) -> float:
-    """Return the conformal quantile: outwards, counting the run to come among the past ones."""
+    """Return the conformal quantile: outwards, with the next run among the past ones."""
     n = len(scores)
     at = np.ceil((n + 1) * share) if share > 0.5 else np.floor((n + 1) * share)
     return float(np.median(scores) if share == 0.5 else scores[int(np.clip(at, 1, n)) - 1])

@@ -59,7 +59,7 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True)
 class Prediction:
-    """Student's t of the logarithm of the seconds: centre, scale and degrees of freedom."""
+    """Student's t of log(seconds): centre, scale and degrees of freedom."""
 
     centre: float
     scale: float
@@ -72,7 +72,10 @@ class Prediction:
 
     @property
     def expected(self) -> float:
-        """Mean seconds of a log-normal with a scale of at most 1 (the true mean is infinite)."""
+        """Mean seconds of a log-normal with a scale of at most 1.
+
+        The mean of the exponential of Student's t is infinite.
+        """
         return float(np.exp(self.centre + min(self.scale, 1.0) ** 2 / 2))
 
     def quantile(self, share: float) -> float:
@@ -198,7 +201,10 @@ class DurationModel:
 def _solve(
     precision: FloatArray, information: FloatArray, factor: FloatArray, weight: FloatArray
 ) -> None:
-    """Compute the Cholesky factor and the mean; for small k, loops beat a library call."""
+    """Compute the Cholesky factor and the mean.
+
+    For small k, loops are faster than a library call.
+    """
     k = len(weight)
     for i in range(k):
         for j in range(i + 1):

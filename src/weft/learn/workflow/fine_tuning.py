@@ -120,7 +120,7 @@ def _shares(reward: Mapping[str, float] | None) -> dict[str, float]:
 
 
 def log_cost(sim: Sim, case: Instance, aims: Mapping[str, float] | str) -> float:
-    """Return the weighted mean of the logarithms of the aims of a simulation that ended."""
+    """Return the weighted mean log of the aims of a simulation that ended."""
     finish, arrival = sim.job["finish"][:-1], sim.job["arrival"][:-1]
     shares = {aims: 1.0} if isinstance(aims, str) else aims
     span = float(finish.max() - arrival.min())
@@ -133,7 +133,7 @@ def log_cost(sim: Sim, case: Instance, aims: Mapping[str, float] | str) -> float
 
 
 def _busy_seconds(sim: Sim) -> FloatArray:
-    """(p,) seconds in which each device ran; the members of a batch count once."""
+    """Return (p,) seconds in which each device ran; members of a batch count once."""
     rows = sim.execution[: int(sim.world["executions"][0])]
     rows = rows[np.unique(rows["batch"], return_index=True)[1]]
     seconds = np.ascontiguousarray(rows["finish"] - rows["start"], float)

@@ -91,7 +91,7 @@ def train_graph(
     draw: Callable[[GraphSettings, int, int, float], list[Instance]] | None = None,
     progress: Progress[dict[str, float]] = silent,
 ) -> TrainedGraph:
-    """Train a graph network of a kind, "decima" or "lachesis"; return the best by validation.
+    """Train a graph network, "decima" or "lachesis"; return the best by validation.
 
     Without validation instances that is the last one. `draw` makes the instances of an update from
     (settings, seed, update, share of the training); by default one of each condition. `progress`

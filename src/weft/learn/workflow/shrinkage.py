@@ -77,7 +77,10 @@ class ShrinkageSettings(Settings):
 
 
 class SpreadSamples(NamedTuple):
-    """Stops: features, and per task kind and device the observations and the true bias."""
+    """Recorded events, or stops: features, observations and true bias.
+
+    Observations and bias are per task kind and device.
+    """
 
     feature: Numbers  # (stops, features)
     number: FloatArray  # (stops, kinds, p)
@@ -125,7 +128,10 @@ def record_spread(
     count: FloatArray,
     log_sum: FloatArray,
 ) -> int:
-    """Simulate to the end; record at events whose chance is below a share. Return how many."""
+    """Simulate to the end; return the number of recorded events.
+
+    An event is recorded if its chance is below a share.
+    """
     found, event = 0, 0
     while advance_to_decision(sim, portfolio) == MOMENT:
         commit_planned(sim, portfolio, replan(sim, portfolio))
@@ -244,7 +250,10 @@ def train_shrinkage(
     draw: Callable[[int], FamilyCase] = draw_biased,
     progress: Progress[dict[str, float]] = silent,
 ) -> TrainedShrinkage:
-    """Train on simulations of drawn cases; `progress` receives the row of each tenth epoch."""
+    """Train on simulations of drawn cases.
+
+    `progress` receives the row of each tenth epoch.
+    """
     s = settings or ShrinkageSettings()
     torch.manual_seed(s.seed)
     torch.set_num_threads(1)

@@ -216,7 +216,7 @@ class SwitchValues(ValueNetworks):
         super().__init__(1, features, hidden)
 
     def forward(self, feature: Tensor) -> Tensor:
-        """(..., features) -> (...)."""
+        """Map (..., features) to (...)."""
         value: Tensor = self.nets[0](feature)
         return value.squeeze(-1)
 

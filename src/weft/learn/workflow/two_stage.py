@@ -94,7 +94,10 @@ class TwoStageSettings(DqnSettings):
 
 
 def family_settings(**changes: Any) -> TwoStageSettings:
-    """Return the settings of `weft train dqn`: demonstrations by search, soft values, copies."""
+    """Return the settings of `weft train dqn`.
+
+    They have demonstrations by search, soft values and copies.
+    """
     own: dict[str, Any] = {
         "reward": dict(DOCUMENT),
         "follow": (0.6, 0.3),
@@ -125,7 +128,7 @@ def record_episode(
     chance: FloatArray,
     episode: Episode,
 ) -> int:
-    """Simulate and record, up to the length of the episode; return the number of decisions."""
+    """Simulate and record up to the length of the episode; return the decisions made."""
     seconds, ended = -1.0, -1
     for t in range(len(episode.stage)):
         answer = next_decision(sim, portfolio, candidates)
@@ -173,7 +176,9 @@ def portfolio_for(
 
 
 def draw_families(seed: int, alone: int, streams: int) -> list[Instance]:
-    """Draw workflows of the families that are not left out, under all conditions, and streams.
+    """Draw workflows of the families under all conditions, and streams.
+
+    Families that are left out are not drawn.
 
     Examples
     --------
@@ -232,7 +237,7 @@ class TwoStageEnvironment:
         )
 
     def score(self, arrays: Mapping[str, Numbers]) -> tuple[float, float]:
-        """Return the least mean log of the objective over that of the plan, and its margin."""
+        """Return the least mean log of the objective over the plan's, and its margin."""
         network, found = stage_networks(arrays), {}
         for margin in self._settings.margins:
             change = clip_ratio(self._costs(network, margin) - self._reference)

@@ -1,4 +1,4 @@
-"""Problems of DeepSched: generated ones, drawn on demand and never stored, and job lists.
+"""Problems of DeepSched: generated ones, drawn on demand, and job lists.
 
 The document has 100,000 samples of 486 to 84,654 tasks on 188 processors. Its public repository
 has lists of up to 485 independent jobs only, with arrival, burst and priority; lists like those are
@@ -30,7 +30,7 @@ PRIORITIES = {0: 0.48, 2: 0.078, 4: 0.030, 6: 0.007, 8: 0.005, 10: 0.40}
 
 @dataclass(frozen=True, eq=False)
 class JobList:
-    """Jobs in the order of the list: seconds of arrival and burst, and priority (0 to 10)."""
+    """Jobs of a list: seconds of arrival and burst, and priority (0 to 10)."""
 
     arrival: FloatArray
     burst: FloatArray
@@ -81,7 +81,7 @@ def _repeated(values: Any, again: Any) -> Any:
 
 
 def draw_cluster(seed: int, devices: int) -> Cluster:
-    """Draw machines with cores, frequency (their speed) and memory, and links between them.
+    """Draw machines with cores, frequency (their speed) and memory, and their links.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def draw_cluster(seed: int, devices: int) -> Cluster:
 
 
 def workflow_of(jobs: JobList, *, seed: int, name: str = "jobs") -> Workflow:
-    """Add what the lists lack: layered dependencies in order of arrival, data and memory."""
+    """Add data, memory and layered dependencies in order of arrival; lists lack them."""
     rng = generator(seed, "deepsched", "graph")
     n = len(jobs)
     shape = layered(
@@ -152,7 +152,7 @@ def draw_problem(seed: int, *, tasks: int, devices: int, jobs: JobList | None = 
 def _bind(
     workflow: Workflow, cluster: Cluster, way: int, heterogeneity: float, seed: int
 ) -> Problem:
-    """Bind with related devices (0), affinities of kinds (1) or unrelated durations (2)."""
+    """Bind to related devices (0), affinities of kinds (1), unrelated durations (2)."""
     if way == 0 or (way == 2 and workflow.n * cluster.p > DENSE):
         return Problem.bind(workflow, cluster)
     if way == 2:
@@ -167,7 +167,7 @@ def _bind(
 def problem_stream(
     seed: int, *, first: int = 0, largest: int = 2000, devices: tuple[int, int] = (2, MOST_DEVICES)
 ) -> Iterator[Problem]:
-    """Yield problems without end, with log-uniform sizes from 10 tasks and 2 devices on.
+    """Yield problems without end; sizes are log-uniform from 10 tasks, 2 devices on.
 
     Every fourth problem has the bursts of a job list.
 

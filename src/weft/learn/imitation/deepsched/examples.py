@@ -1,4 +1,4 @@
-"""Training examples from HEFT: states of a partial plan and HEFT's device for the next task.
+"""Training examples: states of a partial plan, and HEFT's next device.
 
 Some tasks are placed at random, so that the network also learns what HEFT does after a mistake.
 Ross, Gordon and Bagnell (2011, DAgger, section 3) query the teacher in states that the learner
@@ -39,7 +39,10 @@ STRAY = (0.0, 0.05, 0.3)
 
 
 class RankExample(NamedTuple):
-    """Some steps of a plan; float32 except for the masks. Padding devices can run nothing."""
+    """Some steps of a plan.
+
+    Arrays are float32 except for the masks. Padding devices can run nothing.
+    """
 
     tasks: Numbers  # (k, features) of the task that is placed
     targets: Numbers  # (k, 3) its priority; start and finish in HEFT's plan over the horizon
@@ -127,7 +130,7 @@ def stacked(examples: Sequence[RankExample]) -> RankExample:
 def batch_problems(
     seed: int, batch: int, *, problems: int = 12, largest: int = 2000
 ) -> Iterator[Problem]:
-    """Draw the problems of a batch of `example_batches`, with similar numbers of devices.
+    """Draw the problems of a batch, with similar numbers of devices.
 
     Every 50th batch is one problem of up to 84,654 tasks.
     """
@@ -146,7 +149,7 @@ def batch_problems(
 def example_batches(
     seed: int, *, problems: int = 12, rows: int = 40_000, largest: int = 2000
 ) -> Iterator[RankExample]:
-    """Yield batches without end, each of about `rows` task-device pairs from new problems."""
+    """Yield batches without end, of about `rows` task-device pairs of new problems."""
     for batch in count():
         drawn = list(batch_problems(seed, batch, problems=problems, largest=largest))
         steps = max(8, rows // sum(problem.p for problem in drawn))

@@ -26,7 +26,10 @@ VALIDATION = 10_000_000
 
 
 class DeepNet(nn.Module):
-    """Encoder of tasks and scorer of devices; see `planners/imitation/deepsched/network.py`."""
+    """Encoder of tasks and scorer of devices.
+
+    Compiled code evaluates them: `planners/imitation/deepsched/network.py`.
+    """
 
     def __init__(self, mean: Any, deviation: Any, *, wide: int = 32, hidden: int = 16) -> None:
         super().__init__()
