@@ -189,7 +189,7 @@ def page_table(columns: Mapping[str, int | None], rows: Sequence[Sequence[Any]])
 
 
 def described(experiment: str, *, quick: bool) -> dict[str, Any]:
-    """Return the first entries of results: the experiment, its command and the machine."""
+    """Return the first entries of results: experiment, command and machine."""
     return {
         "experiment": experiment,
         "measured_with": f"weft reproduce {experiment}" + (" --quick" if quick else ""),
@@ -200,7 +200,7 @@ def described(experiment: str, *, quick: bool) -> dict[str, Any]:
 
 
 def write_page(folder: Path, results: Mapping[str, Any], tables: Mapping[str, Any]) -> None:
-    """Write page.json: the tables of the documentation, with the command that measured them."""
+    """Write page.json: the tables of the documentation and the command behind them."""
     mode = " --quick" if results["quick"] else ""
     page = {
         "measured_with": f"weft reproduce {results['experiment']}{mode}",
@@ -221,7 +221,10 @@ def finish(
     checkpoint: Checkpoint,
     tables: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Write all files, page.json only with tables; delete the checkpoint; return the results."""
+    """Write all files, delete the checkpoint, and return the results.
+
+    page.json is written only if there are tables.
+    """
     write_results(folder, results, tables)
     write_report(folder / "report.html", results)
     checkpoint.delete()
@@ -276,7 +279,7 @@ PAGES = {
 def write_experiment_page(
     name: str, path: Path, results: Mapping[str, Any], sections: Sequence[Section], amount: str = ""
 ) -> Path:
-    """Write a page; its last line has the command, the amount of work, the time, the processor."""
+    """Write a page; its last line has the command, work, time and processor."""
     mode = "quick" if results["quick"] else "full"
     where = f"{results['seconds']:.0f} s on {results['machine']['processor']}."
     title, question = PAGES[name]
@@ -325,7 +328,7 @@ def processor_seconds() -> float:
 
 
 class Stopwatch:
-    """Seconds since it was made, of the clock and of all processors, as entries of results."""
+    """Seconds since construction, of clock and processors, as entries of results."""
 
     def __init__(self) -> None:
         self._begin, self._used = time.perf_counter(), processor_seconds()

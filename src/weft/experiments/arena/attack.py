@@ -1,4 +1,4 @@
-"""`attack`: small problems on which one planner or policy is much worse than another.
+"""`attack`: small problems on which one contender is much worse than another.
 
 The idea is that of PISA (Coleman and Krishnamachari, 2024, "Comparing task graph scheduling
 algorithms: an adversarial approach"): anneal over problem instances, where the energy is the
@@ -36,7 +36,7 @@ AttackProgress = Callable[[range], Iterable[int]]
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A problem in the form that is changed: numbers of three digits, edges as a matrix."""
+    """A problem as the search changes it: three-digit numbers, edges as a matrix."""
 
     work: FloatArray
     speed: FloatArray
@@ -73,7 +73,10 @@ class WorstCase:
 
 @dataclass(frozen=True)
 class Attack:
-    """The worst problems found, the worst first; `evaluations` counts the problems tried."""
+    """The worst problems found, the worst first.
+
+    `evaluations` counts the problems that were tried.
+    """
 
     contender: str
     against: str

@@ -72,7 +72,9 @@ def contend(
     seed: int = 0,
     progress: ArenaProgress = iter,
 ) -> list[dict[str, Any]]:
-    """Return one row per contender: makespan over best known, by origin; time per instance.
+    """Return one row per contender: makespan over best known, time per instance.
+
+    Makespans are grouped by the origin of the instances.
 
     Every planner that searches has the same time limit; a policy decides without one. All have the
     exact durations.

@@ -1,4 +1,4 @@
-"""The instances of the arena: drawn, adversarial, and real ones by reference to data at hand.
+"""The instances of the arena: drawn, adversarial, and references to real data.
 
 `library.json` holds how each instance is made, its best known makespan, who found it, and a lower
 bound: `bounds` means the bound of `weft.planners.bounds`, which every check computes again;

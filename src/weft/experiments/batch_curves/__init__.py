@@ -1,4 +1,4 @@
-"""Policies for conditional streams under published batch curves, and under the constant curve.
+"""Policies for conditional streams under published and constant batch curves.
 
 experiment  reproduce, table
 """

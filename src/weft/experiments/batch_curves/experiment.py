@@ -1,8 +1,8 @@
-"""Does it matter that full batches take longer? Policies chosen with and without that knowledge.
+"""Policies chosen with and without the knowledge that full batches take longer.
 
 Behind `weft reproduce batch-curves`: the graph and units of the stream `conditional-paper`, with
 the batch curves of published measurements on its two GPUs. Under the constant curve of the paper a
-policy is chosen by simulation, as a user would who does not know the curve; another one is chosen
+policy is chosen by simulation, as by a user who has no measured curve; another one is chosen
 under the true curve; both then run under the true curve, on draws that chose neither.
 """
 
@@ -122,7 +122,7 @@ def _at_gap(stream: ConditionalStream, times: float) -> ConditionalStream:
 
 
 def constant(stream: ConditionalStream) -> ConditionalStream:
-    """Return the stream without batch curves, as if nobody had measured them."""
+    """Return the stream without batch curves, as if they had not been measured."""
     return _on(stream, dataclasses.replace(stream.problem.cluster, batch_curve={}))
 
 
@@ -214,7 +214,7 @@ def _jobs(
 def _score(
     policy: Any, stream: ConditionalStream, sizes: ExperimentSizes, seeds: tuple[int, ...]
 ) -> float:
-    """Return the geometric mean, over probabilities and draws, of the mean in milliseconds."""
+    """Return the geometric mean, over probabilities and draws, of the mean in ms."""
     means = [float(jobs.mean()) for jobs in _jobs(policy, stream, sizes, seeds)]
     return 1000 * float(np.exp(np.mean(np.log(means))))
 

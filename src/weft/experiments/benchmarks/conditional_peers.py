@@ -1,4 +1,4 @@
-"""Peers for `weft bench --conditional`: sb3-contrib, torch and onnxruntime on the same task."""
+"""Peers for `weft bench --conditional`: sb3-contrib, torch and onnxruntime."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def reference_rate(
 
 
 def _vector(batch: StepBatch) -> Any:
-    """Wrap the compiled simulations for Stable-Baselines3, so that its learner is timed."""
+    """Wrap the compiled simulations for Stable-Baselines3, to time its learner."""
     from gymnasium import spaces
     from stable_baselines3.common.vec_env import VecEnv
 

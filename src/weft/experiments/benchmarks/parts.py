@@ -1,7 +1,8 @@
-"""Large graphs in parts: the planner `partitioned` beside HEFT, each in its own process.
+"""Large graphs in parts: the planner `partitioned` beside HEFT.
 
-``python -m weft.experiments.benchmarks.parts`` prints the document of docs/results/parts.json; with
-GRAPH TASKS DEVICES CCR PARTS PLANNER, the figures of one plan.
+Each runs in a process of its own. ``python -m weft.experiments.benchmarks.parts`` prints the
+document of docs/results/parts.json; with GRAPH TASKS DEVICES CCR PARTS PLANNER, the figures of one
+plan.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def _cluster(workflow: Workflow, speed: FloatArray, case: Case) -> Cluster:
 
 
 def measure(case: Case, planner: str) -> dict[str, Any]:
-    """Plan a case; return seconds of wall clock and processor, peak memory and makespan."""
+    """Plan a case; return wall-clock and processor seconds, peak memory, makespan."""
     options = {"parts": case.parts} if case.parts and planner == "partitioned" else {}
     for tasks, devices in ((300, 4), (LARGE, MANY)):  # compile, or read from the cache
         small = Problem.from_arrays(**layered(tasks, devices))  # type: ignore[arg-type]

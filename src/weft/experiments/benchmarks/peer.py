@@ -27,7 +27,7 @@ def installed() -> bool:
 
 
 def heft(problem: Problem) -> PeerResult:
-    """Time one call of the peer's HEFT, without building its network and graph."""
+    """Measure one call of the peer's HEFT, without building its network and graph."""
     if not installed():
         raise MissingExtra("anrg-saga", "bench")
     from saga.schedulers.heft import HeftScheduler

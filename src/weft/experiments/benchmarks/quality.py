@@ -144,7 +144,7 @@ def count(
     budgets: Sequence[float] = BUDGETS,
     searches: Sequence[str] = SEARCHES,
 ) -> int:
-    """How many scores there will be."""
+    """Return the number of scores that there will be."""
     return len(cases) * (len(QUICK) + len(budgets) * len(searches))
 
 

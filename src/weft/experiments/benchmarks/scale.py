@@ -1,4 +1,4 @@
-"""Scale of planning: ten million tasks, answers to changes, search and parts of large graphs.
+"""Scale of planning: ten million tasks, answers to changes, search and parts.
 
 ``weft bench --large`` prints the table. Times are processor time of one thread, but for the time
 limit of the search.
@@ -103,7 +103,10 @@ def replanning(n: int, p: int) -> BenchMeasure:
 
 
 def changes(problem: Problem) -> dict[str, dict[str, Any]]:
-    """Return changes by name: three lost devices and four longer tasks, not chosen by result."""
+    """Return changes by name: three lost devices and four longer tasks.
+
+    They were not chosen by their result.
+    """
     by_speed = np.argsort(problem.pace[0], kind="stable")
     devices = {"first": 0, "fastest": int(by_speed[0]), "slowest": int(by_speed[-1])}
     tasks = {
@@ -161,7 +164,7 @@ def searching(n: int, p: int, limit: float) -> BenchMeasure:
 
 
 def results(lines: list[BenchMeasure]) -> dict[str, object]:
-    """Return the document of docs/results/scale.json: the figures, and the tables of the page."""
+    """Return the document of docs/results/scale.json: the figures and the tables."""
     sizes: Any = lines[0].figures["sizes"]
     rows = [
         [f"{f['tasks']:,}", f["plan_seconds"], f["peak_bytes"] / 1e9, f["violations"]]

@@ -1,6 +1,6 @@
-"""Gap to the best known makespan of the planner `anytime` in processor time of one thread.
+"""Gap of the planner `anytime` to the best known makespan, by processor time.
 
-Print a line per time limit with
+The processor time is that of one thread. Print a line per time limit with
 ``python -m weft.experiments.benchmarks.search FOLDER [--seeds 2] [--seconds 0.025 0.1]``;
 the folder holds graphs with best known makespans, as for `weft bench --quality`. With
 ``--write FILE`` the table goes into a file of the documentation.
@@ -26,7 +26,10 @@ from weft.planners.search.clock import now, processor_time
 def gaps(
     cases: Sequence[QualityCase], *, seconds: float, seeds: int
 ) -> Iterator[tuple[float, float, float]]:
-    """Yield, per graph and seed: CCR, share above the best known makespan, share of the limit."""
+    """Yield CCR, share above the best known makespan and share of the time limit.
+
+    There is one row per graph and seed.
+    """
     for case in cases:
         for seed in range(seeds):
             with processor_time():

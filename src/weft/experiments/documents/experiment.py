@@ -1,4 +1,4 @@
-"""Behind `weft reproduce all`: the experiments of the four documents, and one page of verdicts.
+"""Behind `weft reproduce all`: four experiments, and one page of verdicts.
 
 The imitation and the shift experiment use one process each and run side by side; the other two use
 two processes each and run one after the other. An interrupted run resumes.

@@ -18,7 +18,7 @@ def row(claim: str, published: str, measured: str, verdict: bool | str) -> Row:
 
 
 def gpu_cluster(results: Results) -> list[Row]:
-    """Return the claims of the document on GPU clusters, as that experiment judges them."""
+    """Return the claims on GPU clusters, as that experiment judges them."""
     words = {"confirmed": HOLDS, "not confirmed": FAILS}
     return [
         row(

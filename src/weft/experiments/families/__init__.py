@@ -1,4 +1,6 @@
-"""Families of real workflows: what re-planning with search gains where nothing was chosen.
+"""Families of real workflows: the gain of re-planning with search.
+
+No policy was chosen by its results on these cases.
 
 experiment  reproduce, table
 contenders  rules, trained policies, and the search policy with its parts

@@ -1,4 +1,7 @@
-"""What a search would get that has the future in advance: durations, and arrivals in streams."""
+"""Results of a search that has the future in advance.
+
+It reads the true durations, and the arrivals of streams.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +48,14 @@ def known_problem(case: FamilyCase, job: int) -> Problem:
 
 
 def clairvoyant_makespan(case: FamilyCase, *, moves: int = MOVES) -> float:
-    """Return the makespan that a search finds when it has the true durations in advance."""
+    """Return the makespan of a search that has the true durations in advance."""
     return float(plan(known_problem(case, 0), "anytime", iterations=moves).makespan)
 
 
 def clairvoyant_completion(
     case: FamilyCase, trace: Trace, *, work: float = STREAM_WORK, copies: bool = True
 ) -> float:
-    """Return the mean completion time of a stream for a search that has its future in advance.
+    """Return the mean completion time of a stream by a search that has its future.
 
     It starts from the order and devices of a trace, and has the durations and the arrivals. With
     `copies`, a task may run its last parent again right ahead of itself, as in the policy.

@@ -1,4 +1,4 @@
-"""Contenders on families of real workflows: rules, trained policies, and search with its parts."""
+"""Contenders on families of workflows: rules, trained policies, and search."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ CONSTANT = "constant priors"
 
 @dataclass(frozen=True)
 class FamilyContender:
-    """A policy, what it is, and where it takes part; parts run on some cases or `everywhere`."""
+    """A policy, its kind, and the cases it takes part in.
+
+    Parts of the search policy run on some cases, or `everywhere`.
+    """
 
     name: str
     kind: str
@@ -126,6 +129,6 @@ CONTENDERS = (
 
 
 def entrants(*, stream: bool, parts: bool = True) -> list[FamilyContender]:
-    """Return the contenders of a condition, with or without parts of the search policy."""
+    """Return the contenders of a condition, with or without parts of the search."""
     here = [c for c in CONTENDERS if (c.stream if stream else c.alone)]
     return [c for c in here if parts or c.kind != PART or c.everywhere]

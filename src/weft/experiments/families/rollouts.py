@@ -1,11 +1,11 @@
-"""Rollouts at decisions that matter: each plan's first tasks, followed to the end in futures.
+"""Rollouts: each plan's first tasks, simulated to the end in sampled futures.
 
 The plans of `portfolio` are made at every event. Where they start different tasks now, each start
 is tried in the same sampled futures, which a quick policy (HEFT with observed durations) follows to
 the end, and the one with the earliest mean completion is taken. A future has the durations that are
 expected by the observations so far, times a random factor of the observed spread; running tasks end
-when they are expected to, and no further device changes its speed. So a rollout knows nothing that
-a policy cannot know.
+when they are expected to, and no further device changes its speed. So a rollout reads nothing that
+a policy cannot read.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class RolloutPolicy(ReplanningPolicy):
         return best if total[best] < total[own] else own
 
     def _time_left(self, future: Sim, portfolio: Portfolio, m: int) -> float:
-        """Start the first tasks of a plan and go on to the end; return the completion of jobs."""
+        """Start the first tasks of a plan, simulate on; return the completion of jobs."""
         sim = copy_sim(future)
         commit_planned(sim, portfolio, m)
         if self._base.live(sim) != ENDED:
@@ -94,7 +94,10 @@ def _start(sim: Sim, portfolio: Portfolio, m: int) -> tuple[int, ...]:
 
 @njit_noalloc
 def plan_all(sim: Sim, portfolio: Portfolio, own: int) -> float:
-    """Make the plans of all weight sets but one; return the spread of the observed durations."""
+    """Make the plans of all weight sets but one; return the observed spread.
+
+    It is the spread of the observed durations.
+    """
     for m in range(len(portfolio.weights)):
         if m != own:
             window = portfolio.state[0].window
@@ -106,7 +109,7 @@ def plan_all(sim: Sim, portfolio: Portfolio, own: int) -> float:
 def sample_future(
     sim: Sim, portfolio: Portfolio, m: int, spread: float, random: np.random.Generator
 ) -> Sim:
-    """Copy a simulation with durations, ends and speeds as a plan expects them from now on."""
+    """Copy a simulation with durations, ends and speeds as a plan expects them."""
     future, p, now = copy_sim(sim), len(sim.device), float(sim.world["now"][0])
     factor, free = portfolio.stack.pair["factor"][m], portfolio.stack.device["free"][m]
     grid = sim.grid.copy()

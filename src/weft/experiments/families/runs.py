@@ -65,12 +65,15 @@ def steps(*, quick: bool) -> list[FamilyStep]:
 
 
 def case_of(step: FamilyStep) -> FamilyCase:
-    """Draw the case of a step from measured graphs where there are some, else generated."""
+    """Draw the case of a step from measured graphs if there are any, else generate it."""
     return draw_case(step.condition, seed=step.seed, jobs=STREAM_JOBS, source=measured_or_drawn)
 
 
 def run_step(step: FamilyStep) -> dict[str, Any]:
-    """Return makespans (streams: mean completion times) and seconds per task of all contenders."""
+    """Return makespans and seconds per task of all contenders.
+
+    In streams, mean completion times stand for makespans.
+    """
     case = case_of(step)
     workload, scenario = case.instance
     stream = step.condition in LOADS
@@ -101,7 +104,7 @@ def run_step(step: FamilyStep) -> dict[str, Any]:
 
 
 def measured_or_drawn(family: str, seed: int, sizes: tuple[int, int]) -> Workflow:
-    """Return a measured graph of a family and of a size in a range, else a generated one."""
+    """Return a measured graph of a family and a range of sizes, else a generated one."""
     files, rng = _files(family), generator(seed, "families", "measured")
     for k in rng.permutation(len(files)).tolist():
         workflow = _read(files[k])

@@ -1,4 +1,4 @@
-"""Ratios with bootstrap intervals, targets, the ablation and times, from the steps."""
+"""Ratios with bootstrap intervals, targets, ablation and times, from the steps."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PARTS = tuple(c.name for c in CONTENDERS if c.kind == PART)
 
 
 def by_condition(played: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, list[Any]]:
-    """Group the results by condition; single-node clusters also form a group of their own."""
+    """Group the results by condition; single-node clusters are a further group."""
     groups: dict[str, list[Any]] = {name: [] for name in (*FAMILY_CONDITIONS, SINGLE)}
     for condition, result in played:
         groups[condition].append(result)
@@ -48,7 +48,7 @@ def by_condition(played: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, l
 
 
 def ratio_rows(groups: Mapping[str, Results]) -> list[dict[str, Any]]:
-    """Return one row per condition and contender: its figure over that of the baseline."""
+    """Return one row per condition and contender: its figure over the baseline's."""
     rows = []
     for condition, results in groups.items():
         base = REFERENCE if condition in LOADS else BASELINE
@@ -70,7 +70,7 @@ def ratio_rows(groups: Mapping[str, Results]) -> list[dict[str, Any]]:
 
 
 def ablation_rows(groups: Mapping[str, Results]) -> list[dict[str, Any]]:
-    """Return the ratios of the search policy and of its parts, on the cases of the parts."""
+    """Return the ratios of the search policy and its parts, on the parts' cases."""
     same = {
         c: [r for r in results if "search alone" in r["figures"]] for c, results in groups.items()
     }
@@ -81,7 +81,7 @@ def ablation_rows(groups: Mapping[str, Results]) -> list[dict[str, Any]]:
 def network_rows(
     groups: Mapping[str, Results], chosen: str = CHOSEN, constant: str = CONSTANT
 ) -> list[dict[str, Any]]:
-    """Return the ratios of a policy over itself with constants in place of the network."""
+    """Return the ratios of a policy over itself with constants for the network."""
     rows = []
     for condition, results in groups.items():
         own = [r for r in results if constant in r["figures"]]
@@ -101,7 +101,7 @@ def _ratio(results: Results, name: str, base: str) -> dict[str, float]:
 
 
 def target_rows(groups: Mapping[str, Results], rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Return one row per target: reached or not, and the best hand-made rule beside it."""
+    """Return one row per target: reached or not, and the best hand-made rule."""
     found = []
     for condition, target in TARGETS.items():
         if condition not in groups:
@@ -228,7 +228,7 @@ def _minutes(seconds: float | None) -> str | None:
 
 
 def _wide(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return ratios with a column per condition; the last row has the numbers of cases."""
+    """Return ratios, one column per condition; the last row counts the cases."""
     conditions, names = (
         list(dict.fromkeys(row[key] for row in rows)) for key in ("condition", "contender")
     )

@@ -50,7 +50,10 @@ def _run_at_random(
     chance: FloatArray,
     seen: NDArray[np.float32],
 ) -> int:
-    """Make random choices and copy every observation, as a learner would; count the decisions."""
+    """Choose at random and copy every observation; count the decisions.
+
+    A learner would copy them too.
+    """
     for t in range(len(chance)):
         if next_decision(sim, portfolio, candidates) != MOMENT:
             return t

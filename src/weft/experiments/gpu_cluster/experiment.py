@@ -144,7 +144,7 @@ def _statistics(arrays: Arrays) -> dict[str, Any]:
 
 
 def page_tables(results: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tables of the documentation: verdicts, and makespans over the baseline."""
+    """Return the documentation's tables: verdicts, and makespans over the baseline."""
     return {"verdict": _verdict_table(results), "makespan": _makespan_table(results)}
 
 

@@ -39,7 +39,7 @@ def no_gaps(problem: Problem) -> Schedule:
 
 
 def genetic(problem: Problem, *, objective: str, seconds: float) -> Schedule:
-    """Plan with a GA from random individuals, as in the document, for processor seconds."""
+    """Plan by a GA from random individuals, as the document does, in processor time."""
     with processor_time():
         return plan(problem, Genetic(objective=objective, seeded=False), seconds=seconds).schedule
 
@@ -54,7 +54,7 @@ def anytime(problem: Problem, *, seconds: float) -> Schedule:
 
 
 def in_order(problem: Problem, device: IntArray) -> Schedule:
-    """Place tasks in order of their earliest start on given devices, where they can run."""
+    """Place tasks on given devices, where they can run, by earliest start."""
     can = np.isfinite(problem.pace)[problem.row]
     shortest = np.where(can, problem.durations(), np.inf).argmin(axis=1)
     chosen = np.where(can[np.arange(problem.n), device], device, shortest)

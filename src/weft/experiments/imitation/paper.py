@@ -1,11 +1,12 @@
-"""The document's network: inputs, training on HEFT's schedules, decoding into valid schedules.
+"""The document's network: inputs, training on HEFT's schedules, and decoding.
 
-As in the document: tasks in order of arrival, zero-padded to the largest number; one set of
-machines; cross entropy plus squared error; Adam. Changed in its favour: targets are normalised,
-padding is masked in the loss, problems are drawn when they are needed and never repeated, and the
-learning rate is 1e-3 (with the document's 1e-5 it hardly learns in the number of steps that is
-affordable here). The document's tasks have an arrival and a priority; tasks of a workflow have the
-earliest time at which they can start, and their upward rank, which is HEFT's priority.
+Decoding yields valid schedules. As in the document: tasks in order of arrival, zero-padded to the
+largest number; one set of machines; cross entropy plus squared error; Adam. Changed in its favour:
+targets are normalised, padding is masked in the loss, problems are drawn when they are needed and
+never repeated, and the learning rate is 1e-3 (with the document's 1e-5 it hardly learns in the
+number of steps that is affordable here). The document's tasks have an arrival and a priority; tasks
+of a workflow have the earliest time at which they can start, and their upward rank, which is HEFT's
+priority.
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ class PaperSample(NamedTuple):
 
 
 def inputs_of(problem: Problem, tasks: int) -> tuple[Numbers, Numbers]:
-    """Return machines (3, p) and tasks (maximum, p + 3), scaled to about 1 and zero-padded.
+    """Return machines (3, p) and tasks (maximum, p + 3), scaled and zero-padded.
+
+    Values are about 1.
 
     Arrival is the downward rank and priority the upward rank, relative to the critical path.
     """
@@ -137,7 +140,7 @@ def train_paper(
     seed: int = 0,
     progress: Progress[dict[str, float]] = silent,
 ) -> PaperNet:
-    """Train on samples as they come, for a number of steps or a limit of processor seconds.
+    """Train on samples as they come, up to a number of steps or processor seconds.
 
     The learning rate falls to a tenth by the last step. `progress` gets the mean loss of every
     fiftieth of the steps.
@@ -170,7 +173,10 @@ def train_paper(
 def paper_loss(
     net: PaperNet, machines: Tensor, tasks: Tensor, machine: Tensor, times: Tensor
 ) -> Tensor:
-    """Return the cross entropy of machines plus the mean squared error of times, unpadded."""
+    """Return the cross entropy of machines plus the squared error of times.
+
+    The error is a mean; padding does not count.
+    """
     logits, found = net(machines, tasks)
     there = (machine >= 0)[:, None].expand_as(found)
     return nn.functional.cross_entropy(logits, machine, ignore_index=-1) + nn.functional.mse_loss(
@@ -186,7 +192,7 @@ def paper_answer(net: PaperNet, machines: Numbers, tasks: Numbers) -> tuple[Numb
 
 
 def schedule_of(problem: Problem, logits: Numbers, times: Numbers) -> Schedule:
-    """Decode an answer: tasks by predicted start, each on its likeliest feasible machine."""
+    """Decode an answer: tasks by predicted start, on the likeliest feasible machine."""
     order = problem.workflow.order
     can = np.isfinite(problem.pace)[problem.row[order]]
     device, start = np.zeros(problem.n, np.int64), np.zeros(problem.n)

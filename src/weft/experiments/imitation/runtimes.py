@@ -1,4 +1,4 @@
-"""DeepSched's networks in other runtimes: ONNX files, planning through torch or onnxruntime.
+"""DeepSched's networks in ONNX files, and planning by torch or onnxruntime.
 
 In every runtime, a plan calls the encoder once, and the scorer once per task.
 """
@@ -37,7 +37,10 @@ Scorer = Callable[[Numbers, Numbers], Numbers]
 
 
 def write_deep_onnx(network: DeepNetwork, folder: Path) -> tuple[Path, Path]:
-    """Write encoder ("tasks" -> "outputs") and scorer ("context", "pairs" -> "score") files."""
+    """Write the files of the encoder and the scorer.
+
+    The encoder maps "tasks" to "outputs", the scorer "context" and "pairs" to "score".
+    """
     encoder, scorer = folder / "deepsched-encoder.onnx", folder / "deepsched-scorer.onnx"
     outputs, hidden = network.out_bias.size, network.vote.size
     nodes = [
@@ -144,7 +147,10 @@ def write_paper_onnx(net: PaperNet, path: Path) -> Path:
 
 
 def _gates(weights: dict[str, Any], key: str, hidden: int) -> Any:
-    """Stack both directions; torch orders gates reset, update, new; ONNX update, reset, new."""
+    """Stack both directions, with the gates in ONNX's order.
+
+    torch orders them reset, update, new; ONNX update, reset, new.
+    """
     both = []
     for end in ("", "_reverse"):
         whole = weights[f"task_gru.{key}_l0{end}"]

@@ -65,7 +65,7 @@ def _paper_page(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _by_set(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One row per contender, one column per set."""
+    """Return one row per contender, one column per set."""
     sets = list(dict.fromkeys((row["group"], row["size"]) for row in rows))
     names = [n for n in dict.fromkeys(row["contender"] for row in rows) if n != "HEFT"]
     by_key = {(row["contender"], row["group"], row["size"]): row for row in rows}

@@ -1,4 +1,4 @@
-"""Streams of workflows on a published testbed (DWS-Testbed, which accompanies GOODRL).
+"""Streams of workflows on a published testbed (DWS-Testbed, of GOODRL).
 
 experiment  reproduce, table
 testbed     its machines, workflows, arrivals and published results, as weft's workloads

@@ -1,7 +1,8 @@
-"""Contenders on the testbed: its own rules, with its clock and the right one, and weft's policies.
+"""Contenders on the testbed: its rules, by two clocks, and weft's policies.
 
-An action of the testbed assigns the next ready task, which the testbed chooses, to a machine, at
-once and for good. Contenders are grouped by whether they stay within that.
+The clocks are that of the testbed and the right one. An action of the testbed assigns the next
+ready task, which the testbed chooses, to a machine, at once and for good. Contenders are grouped by
+whether they stay within that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Streams experiment: a published testbed, its rules, its rivals and weft's policies.
+"""Streams experiment: a published testbed, its rules, rivals and weft's policies.
 
 Behind `weft reproduce streams`: the 24 settings of DWS-Testbed (20,000 workflows each) in weft's
 simulator. The files are read from the data folder.
@@ -68,7 +68,7 @@ def _rows(
 
 
 def table(results: dict[str, Any]) -> str:
-    """Return the summary, the check against the published values and the verdicts as text."""
+    """Return the summary, the check by published values and the verdicts as text."""
     parts = [
         table_text(results["summary"], report.SUMMARY_COLUMNS),
         table_text(results["reproduced"], report.REPRODUCED_COLUMNS),

@@ -35,7 +35,7 @@ class StreamStep(Keyed, key="{setting} {jobs}"):
 
 
 def steps(settings: list[TestbedSetting], *, quick: bool) -> list[StreamStep]:
-    """Return the steps: the first workflows with all policies, then more with fewer of them."""
+    """Return the steps: first workflows with all policies, then more with fewer."""
     lengths = [FEW] if quick else [FEW, JOBS]
     first = [StreamStep(s, FIRST, every=True) for s in settings]
     return [*first, *(StreamStep(s, jobs) for jobs in lengths for s in settings)]

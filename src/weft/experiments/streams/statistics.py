@@ -35,7 +35,7 @@ def _summary(rows: Rows, label: str, space: str, name: str) -> dict[str, Any]:
 
 
 def ranking(rows: Rows) -> list[dict[str, Any]]:
-    """Return the mean flowtime of all policies, the shortest first, and relative to `eft`."""
+    """Return the mean flowtime of all policies, shortest first, also over `eft`."""
     names = list(rows[0]["measured"])
     means = {n: float(np.mean([row["measured"][n] for row in rows])) for n in names}
     ratios = {n: [row["measured"][n] / row["measured"]["eft"] for row in rows] for n in names}

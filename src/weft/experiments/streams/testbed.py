@@ -1,4 +1,4 @@
-"""DWS-Testbed in weft's terms: its machines, workflows, arrivals and published results.
+"""DWS-Testbed in weft's terms: machines, workflows, arrivals, published results.
 
 DWS-Testbed accompanies GOODRL (Yang et al., ICLR 2025). Its files are read from a folder and are
 not part of weft. There are no transfers; a machine runs its tasks one at a time in the order in
@@ -39,7 +39,7 @@ REVERSED_STREAM = 2024
 
 @dataclass(frozen=True)
 class TestbedSetting:
-    """One row of the published table: a stream of workflows, machines, and arrival rates."""
+    """One row of the published table: workflows, machines and arrival rates."""
 
     stream: int
     vm_types: int
