@@ -207,3 +207,12 @@ def test_no_test_imports_another_test_file(path):
         for name in names:
             found = any(part.startswith("test_") for part in name.split("."))
             assert not found, f"{path.name} imports {name}; move it to tests/support"
+
+
+@pytest.mark.parametrize("path", FILES, ids=_name)
+def test_first_lines_of_docstrings_have_at_most_80_characters(path):
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, documented) and (text := ast.get_docstring(node)):
+            first = text.splitlines()[0]
+            assert len(first) <= 80, f"{_name(path)}: {first}"
