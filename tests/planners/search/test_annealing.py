@@ -11,7 +11,7 @@ from weft.model import Problem
 from weft.model.check import check
 from weft.planners.bounds import device_tails
 from weft.planners.objective import Objective
-from weft.planners.search.annealing import CURRENT, make_path, trace_path
+from weft.planners.search.annealing import make_path, trace_path
 from weft.planners.search.clock import Clock
 from weft.planners.search.decoder import decode, make_decoder
 from weft.planners.search.team import Team
@@ -57,13 +57,13 @@ def test_moves_keep_the_state_whole(problem: Problem, seed: int) -> None:
     start = quick_start(problem, objective, Clock(None))
     team = Team.of(problem, objective, start, device_tails(problem), chains=1, seed=seed)
     worker = team.workers[0]
-    worker.heat(2000)
+    worker.set_temperature(2000)
     worker.anneal(300, 0.0, 0.0)
     chain = worker.chain
     assert chain.order[chain.place].tolist() == list(range(problem.n))
     assert (chain.place[problem.workflow.src] < chain.place[problem.workflow.dst]).all()
     fresh = make_decoder(problem.n, problem.p)
     value = decode(problem.arrays, worker.goal, chain.order, chain.choice, worker.tail, fresh)
-    assert value == chain.value[CURRENT]
+    assert value == chain.value[0]["current"]
     assert check(problem, team.schedule()) == []
     assert team.schedule().makespan == worker.best
