@@ -73,7 +73,8 @@ class StatusReader:
     Examples
     --------
     >>> from weft.model import Problem, Workload
-    >>> life = LiveLifecycle(Workload.of(Problem.from_arrays([[2.0], [3.0]], [[0, 1]])))
+    >>> problem = Problem.from_arrays([[2.0], [3.0]], [[0, 1]])
+    >>> life = LiveLifecycle(Workload.of(problem))
     >>> life.arrive(0, 0.0)
     >>> life.commit([0], 0, 0.0)
     >>> _ = life.begin(0, 0.0)

@@ -45,9 +45,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """The state that a policy may observe.
-
-    It has nothing of the scenario that has not happened yet.
+    """The state that a policy may observe: nothing that has not happened yet.
 
     Attributes
     ----------

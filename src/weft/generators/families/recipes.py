@@ -191,9 +191,7 @@ def seismology(*, signals: int = 100, seed: int = 0) -> Workflow:
     estimate=lambda samples, chromosomes: samples * (6 + chromosomes) + chromosomes + 6,
 )
 def soykb(*, samples: int = 5, chromosomes: int = 10, seed: int = 0) -> Workflow:
-    """Variants of soybean genomes: steps per sample, calls per chromosome, filters.
-
-    A sample has six steps.
+    """Soybean genomes: six steps per sample, calls per chromosome, filters.
 
     Examples
     --------
@@ -270,9 +268,7 @@ def query(*, scans: int = 4, queries: int = 1, seed: int = 0) -> Workflow:
     "transformer", size="layers", estimate=lambda layers, shards: layers * (3 + 2 * shards) + 2
 )
 def transformer(*, layers: int = 4, shards: int = 12, seed: int = 0) -> Workflow:
-    """A transformer with sharded layers: layers * (3 + 2 shards) + 2 tasks.
-
-    Attention and perceptron are sharded.
+    """A transformer: sharded attention and MLP, layers * (3 + 2 shards) + 2 tasks.
 
     Examples
     --------

@@ -9,16 +9,10 @@ class LiveService {
       runs: make("table"),
     });
     byId("title").textContent = "weft serve";
-    const wide = wideBox;
     byId("live").replaceChildren(
-      section("Applications", wide(this.applications)),
-      section("Runs", wide(this.runs)),
-      make(
-        "div",
-        { class: "columns" },
-        section("Devices", wide(this.devices)),
-        this.waiting.section,
-      ),
+      section("Applications", wideBox(this.applications)),
+      section("Runs", wideBox(this.runs)),
+      columns(section("Devices", wideBox(this.devices)), this.waiting.section),
     );
   }
 

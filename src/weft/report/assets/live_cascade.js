@@ -21,15 +21,12 @@ class LiveCascade {
     this.times = new TimePlot("");
     byId("title").textContent = first.cascade;
     document.title = `${first.cascade}, live`;
-    const wide = wideBox;
     byId("live").replaceChildren(
       this.facts,
       section("Completion times", this.times.figure),
-      section("Stages", wide(this.stages)),
-      make(
-        "div",
-        { class: "columns" },
-        section("Units", wide(this.units)),
+      section("Stages", wideBox(this.stages)),
+      columns(
+        section("Units", wideBox(this.units)),
         this.waiting.section,
         section("Policy", this.policy),
         section("Events", this.log),

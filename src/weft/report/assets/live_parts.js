@@ -46,6 +46,10 @@ function wideBox(table) {
   return box;
 }
 
+function columns(...sections) {
+  return make("div", { class: "columns" }, ...sections);
+}
+
 function shareBar(share) {
   const bar = make("i", { class: "share", "aria-hidden": "true" });
   bar.style.width = share > 0 ? `max(1px, ${Math.round(100 * Math.min(1, share))}%)` : "0";

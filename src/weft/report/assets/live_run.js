@@ -40,9 +40,7 @@ class LiveRun {
       this.facts,
       section("Progress against the plan", this.progress.figure),
       section("The run over the plan", root),
-      make(
-        "div",
-        { class: "columns" },
+      columns(
         make(
           "div",
           {},
