@@ -87,7 +87,11 @@ def soak_tables(soak: Soak) -> dict[str, Any]:
     moments = [soak.samples[k] for k in (last // 6, last // 2, last)]
     titles = [f"after {round(sample.minute)} min" for sample in moments]
     rows = [
-        [title, *(form.format(getattr(s, name)) for s in moments), soak.growth(name)]
+        [
+            title,
+            *(form.format(getattr(s, name)) for s in moments),
+            round(soak.growth(name), 6) + 0.0,
+        ]
         for title, name, form in (
             ("memory with its processes", "megabytes", "{:.1f} MB"),
             ("descriptors", "descriptors", "{}"),
