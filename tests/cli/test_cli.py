@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ from tests.support.programs import run_python
 from weft.cli import main as command
 from weft.cli.generate import MEANINGS
 from weft.cli.main import VERBS, main
+from weft.cli.output import accept_all_characters
 from weft.generators import generator_options
 
 
@@ -374,3 +376,24 @@ def test_every_option_of_a_generator_is_explained(capsys):
     with pytest.raises(SystemExit):
         main(["generate", "cholesky", "--help"])
     assert "tiles per side of the matrix (default: 8)" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
+@pytest.mark.parametrize(
+    ("verb", "expected"), [("list formats", 0), ("generate cholesky", 0), ("plan gone.json", 2)]
+)
+def test_closed_output_ends_quietly(verb, closed, expected):
+    command = f'"{sys.executable}" -m weft {verb} {closed}'
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == expected
+    shown = expected == 2 and "2>" not in closed
+    assert done.stderr == ("weft: gone.json: there is no such file\n" if shown else "")
+
+
+def test_output_fits_the_encoding_of_the_terminal(monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "ascii"))
+    accept_all_characters()
+    sys.stdout.write("12.5 µs ± 3 ☃\n")
+    sys.stdout.flush()
+    assert written.getvalue() == b"12.5 us +- 3 ?\n"

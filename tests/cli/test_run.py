@@ -194,6 +194,9 @@ def test_run_as_json_is_one_document(script, capsys):
         (["run", "SCRIPT", "--backend", "locl"], "did you mean 'local'"),
         (["run", "SCRIPT", "--timeout", "0"], "above 0"),
         (["run", "EMPTY"], "has no function build()"),
+        (["run", "SCRIPT", "--live", "--port", "99999"], "--port: 99999 is above 65535"),
+        (["serve", "--port", "65536"], "--port: 65536 is above 65535"),
+        (["cascade", "serve", "c.toml", "--port", "-1"], "--port: -1 is below 0"),
         (["history", "--file", "nowhere.sqlite"], "no such history"),
         (["profile", "--quik"], "did you mean '--quick'"),
     ],
@@ -206,6 +209,47 @@ def test_what_is_wrong_is_one_line(argv, text, script, capsys, tmp_path):
     assert out == ""
     assert text in err
     assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "frames"),
+    [
+        ("def build(x): return x", "build() is called without arguments: missing", 0),
+        ("def build(:\n    pass", "the script failed: SyntaxError", 1),
+        ("import sys\nsys.exit(0)", "called sys.exit(0), and nothing was run", 0),
+        ("def build():\n    exit()", "called sys.exit(), and nothing was run", 0),
+        ("import json\njson.loads('{')", "the script failed: json.decoder.JSONDecodeError", 1),
+        ("def f(): return 1 / 0\ndef build(): return f()", "build() failed: ZeroDivision", 2),
+        ("def build(): return open('gone.txt')", "No such file or directory: 'gone.txt'", 1),
+        ("import weft\ndef build(): return weft.generate('?')", "unknown generator", 0),
+    ],
+)
+def test_a_failing_script_shows_its_own_frames_and_one_line(source, text, frames, script, capsys):
+    script.write_text(source)
+    code, out, err = run(capsys, "run", script, "--no-history")
+    assert (code, out) == (2, "")
+    assert text in err.splitlines()[-1]
+    places = re.findall('File "(.*)", line', err)
+    assert places == [str(script)] * frames
+    assert "importlib" not in err
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("def f(:", "module 'measured_one' failed: SyntaxError"),
+        ("def f(items): return 1 / 0", "'f' raised ZeroDivisionError for a list of 1 items"),
+        ("def g(items): return items", "module 'measured_one' has no 'f'"),
+    ],
+)
+def test_a_failing_function_of_profile_is_one_line(source, text, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "measured_one.py").write_text(source)
+    code, _, err = run(capsys, "profile", "--function", "measured_one:f", "--repeats", 1)
+    sys.modules.pop("measured_one", None)
+    assert code == 2
+    assert text in err.splitlines()[-1]
+    assert "weft/" not in err
 
 
 def test_a_failing_task_is_told_in_one_go(script, capsys):

@@ -7,6 +7,7 @@ A verb is a module with SUMMARY, EXAMPLE, `add_arguments` and `run`; heavy impor
 - `output`: JSON, text and progress
 - `answers`: the verbs `explain`, `view`, `whatif` and `size`; `engines`: `compile` and `export`
 - `contests`: the verbs `attack` and `arena`; `services`: `serve` and `cascade`
+- `user_code`: failures of the user's scripts, as their own frames and one line
 - `train`: one trainer per kind of policy; every other module is the verb of its name
 """
 
@@ -30,5 +31,6 @@ __all__ = [
     "services",
     "simulate",
     "train",
+    "user_code",
     "values",
 ]

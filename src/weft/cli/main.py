@@ -13,7 +13,7 @@ from typing import NoReturn, Protocol, TextIO, cast
 
 from weft import __version__
 from weft.cli.arguments import add_json
-from weft.cli.output import PlainOutput
+from weft.cli.output import PlainOutput, accept_all_characters, open_closed
 from weft.errors import InvalidInput, UnknownName, WeftError, visible
 from weft.registry import closest
 
@@ -88,6 +88,8 @@ class Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     warnings.formatwarning = _one_line
+    open_closed()
+    accept_all_characters()
     output = PlainOutput(sys.stdout)
     try:
         with redirect_stdout(cast("TextIO", output)):

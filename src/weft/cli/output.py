@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import contextlib
 import json
 import math
@@ -10,6 +11,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -110,6 +112,33 @@ class PlainOutput:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+def accept_all_characters() -> None:
+    """Let stdout replace the characters that its encoding does not have."""
+    codecs.register_error("weft", _replaced)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="weft")
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    found = error.object[error.start : error.end]
+    return "".join({"µ": "u", "±": "+-"}.get(c, "?") for c in found), error.end
+
+
+def open_closed() -> None:
+    """Let output that the caller closed (`weft list >&-`) go nowhere.
+
+    The descriptors are taken too, so that no file which is opened later receives output.
+    """
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_WRONLY)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 @contextlib.contextmanager

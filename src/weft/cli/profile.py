@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from weft.cli.arguments import add_flag, add_option
+from weft.cli.user_code import users_code
 from weft.cli.values import several, whole
 
 SUMMARY = "measure this machine, the hosts and links of a cluster, or a function by batch size"
@@ -216,13 +218,13 @@ def _item(text: str) -> Any:
         return parse_json(text)
     except InvalidInput:
         found = _named(text)
-        return found() if callable(found) else found
+        with users_code(text):
+            return found() if callable(found) else found
 
 
 def _named(text: str) -> Any:
     """Return an object by MODULE:NAME; modules of the current folder count."""
     import sys
-    from importlib import import_module
 
     from weft.errors import InvalidInput
 
@@ -231,13 +233,24 @@ def _named(text: str) -> Any:
         raise InvalidInput(f"'{text}' names no object; write MODULE:NAME")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        return getattr(import_module(module), name)
-    except ImportError as error:
-        raise InvalidInput(f"module '{module}' cannot be imported: {error}") from None
+        with users_code(f"module '{module}'"):
+            found = _imported(module)
+        return getattr(found, name)
     except AttributeError:
         raise InvalidInput(f"module '{module}' has no '{name}'") from None
     finally:
         sys.path.pop(0)
+
+
+def _imported(module: str) -> ModuleType:
+    from importlib import import_module
+
+    from weft.errors import InvalidInput
+
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise InvalidInput(f"module '{module}' cannot be imported: {error}") from None
 
 
 def _shown(value: float, unit: str) -> str:

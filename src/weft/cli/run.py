@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import sys
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from weft.cli.arguments import add_flag, add_option, add_seed
-from weft.cli.values import number, whole
+from weft.cli.user_code import users_code
+from weft.cli.values import number, port, whole
 
 if TYPE_CHECKING:
     from weft.runtime.execution import RunTrace
@@ -58,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_seed(parser)
     shown = parser.add_argument_group("watching")
     add_flag(shown, "--live", "serve a page on this machine that shows the run")
-    add_option(shown, "--port", whole(0), "N", "port of --live (default: a free one)", default=0)
+    add_option(shown, "--port", port, "N", "port of --live (default: a free one)", default=0)
     files = parser.add_argument_group("files to write")
     add_option(files, "--out", Path, "FILE", "the trace, as JSON or NPZ")
     add_option(files, "--gantt", Path, "FILE", "the Gantt chart, as HTML, SVG or PNG")
@@ -183,7 +185,8 @@ def _load(path: Path) -> ModuleType:
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    module = import_module(path.stem)
+    with users_code(f"{path}: the script"):
+        module = import_module(path.stem)
     if Path(module.__file__ or "").resolve() != path.resolve():
         raise InvalidInput(
             f"{path}: another module is called '{path.stem}' ({module.__file__}); rename the script"
@@ -197,7 +200,15 @@ def _call(module: ModuleType, name: str, path: Path) -> Any:
     function = getattr(module, name, None)
     if not callable(function):
         raise InvalidInput(f"{path}: has no function {name}(); it must return the task graph")
-    return function()
+    try:
+        with suppress(ValueError):  # of functions without a signature
+            inspect.signature(function).bind()
+    except TypeError as error:
+        raise InvalidInput(
+            f"{path}: {name}() is called without arguments: {error}; give them defaults"
+        ) from None
+    with users_code(f"{path}: {name}()"):
+        return function()
 
 
 def _predicted(trace: RunTrace, policy: str) -> Any:

@@ -9,9 +9,12 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+MAX_PORT = 65_535
+"""The largest number of a port of TCP."""
 
-def whole(least: int) -> Callable[[str], int]:
-    """Return a reader of whole numbers, `least` or more."""
+
+def whole(least: int, most: float = math.inf) -> Callable[[str], int]:
+    """Return a reader of whole numbers, `least` or more and `most` or less."""
 
     def read(text: str) -> int:
         try:
@@ -20,9 +23,16 @@ def whole(least: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"'{text}' is not a whole number") from None
         if value < least:
             raise argparse.ArgumentTypeError(f"{value} is below {least}")
+        if value > most:
+            raise argparse.ArgumentTypeError(f"{value} is above {most}")
         return value
 
     return read
+
+
+def port(text: str) -> int:
+    """Read the number of a port; 0 is any free one."""
+    return whole(0, MAX_PORT)(text)
 
 
 def number(

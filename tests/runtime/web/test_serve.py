@@ -15,7 +15,9 @@ from tests.support.waiting import PATIENCE
 from tests.support.web.server import FUNCTIONS, TOKEN, ended, limits, server_process, serving
 from weft.runtime.web.documents import Documents, registered
 from weft.runtime.web.limits import own_token
+from weft.runtime.web.live.server import LiveServer
 from weft.runtime.web.openapi import ROUTES
+from weft.runtime.web.server import listening
 from weft.runtime.web.store import RunStore
 
 PAIR = {
@@ -163,6 +165,22 @@ def test_commands_need_the_operator():
     assert "Chosen" not in registered([FUNCTIONS])  # imported there, not defined
     with pytest.raises(weft.InvalidInput, match="cannot be imported"):
         registered(["no_such_module"])
+
+
+@pytest.mark.parametrize("port", [-1, 65_536, 1.5, True])
+def test_a_port_is_a_number_of_sixteen_bits(port):
+    with pytest.raises(weft.InvalidInput, match=r"port is .*at most 65535"):
+        listening("127.0.0.1", port)
+    with pytest.raises(weft.InvalidInput, match=r"port is .*at most 65535"):
+        LiveServer(None, b"", port=port)
+
+
+@pytest.mark.parametrize("source", ["def f(:", "raise KeyError('a')", "import sys; sys.exit(0)"])
+def test_functions_that_cannot_be_imported_are_one_line(source, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "failing_functions.py").write_text(source)
+    with pytest.raises(weft.InvalidInput, match="module 'failing_functions' of --functions failed"):
+        registered([str(tmp_path / "failing_functions.py")])
 
 
 # -- events, spans, metrics ---------------------------------------------------

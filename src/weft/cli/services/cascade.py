@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft.cli.arguments import add_flag, add_goal, add_option, add_subcommand, options_of
-from weft.cli.values import number, whole
+from weft.cli.values import number, port, whole
 
 if TYPE_CHECKING:
     from weft.runtime.cascade.cascade import Cascade
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     serve = _command(commands, "serve", "answer requests over HTTP or from lines of input", SERVE)
     add_option(serve, "--host", str, "IP", "address", default="127.0.0.1")
-    add_option(serve, "--port", whole(0), "N", "0: any free one", default=8788)
+    add_option(serve, "--port", port, "N", "0: any free one", default=8788)
     add_flag(serve, "--stdin", "read lines of JSON, not HTTP")
     add_option(serve, "--shadow", str, "NAME", "a policy to ask, but not to follow")
     text = "with --stdin: time limit of each line, in seconds"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft.cli.arguments import add_flag, add_option
-from weft.cli.values import number, whole
+from weft.cli.values import number, port, whole
 
 if TYPE_CHECKING:
     from weft.runtime.web.state import ApplicationLimits
@@ -30,7 +30,7 @@ EXAMPLE = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_option(parser, "--host", str, "IP", "address", default="127.0.0.1")
-    add_option(parser, "--port", whole(0), "N", "port; 0: any free one", default=8787)
+    add_option(parser, "--port", port, "N", "port; 0: any free one", default=8787)
     add_option(parser, "--folder", Path, "DIR", "runs on disk (default: the user's state folder)")
     add_flag(parser, "--new-token", "make and print a new token")
     tasks = parser.add_argument_group("tasks")

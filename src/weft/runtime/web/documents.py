@@ -24,7 +24,7 @@ from weft.errors import InvalidInput, UnknownName
 from weft.formats.graphs.wfformat import is_wfformat, read_wfformat, recorded_commands
 from weft.formats.native.weft_schema import decode
 from weft.formats.parsing.record import Record
-from weft.formats.parsing.source import decode_text, parse_json
+from weft.formats.parsing.source import decode_text, one_line, parse_json
 from weft.model import Problem, Workflow
 from weft.registry import closest
 from weft.runtime.backends.protocol import Call, Input
@@ -220,6 +220,9 @@ def _imported(name: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise InvalidInput(f"module '{name}' of --functions cannot be imported: {error}") from None
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # of the user
+        reason = one_line(f"{type(error).__name__}: {error}")
+        raise InvalidInput(f"module '{name}' of --functions failed: {reason}") from None
 
 
 def _commands(record: Record) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from weft.arguments import whole
 from weft.errors import InvalidInput, MissingExtra
 from weft.model import Problem
 from weft.planners.whatif.answer import whatif
@@ -178,6 +179,7 @@ def run_app(app: AccessControl, listener: socket.socket) -> None:
 
 def listening(host: str, port: int) -> socket.socket:
     """Return a socket that listens; connections wait until the server takes them."""
+    port = whole(port, "port", least=0, most=65_535)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol named, asyncio switches Nagle's delay off.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

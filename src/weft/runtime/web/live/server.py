@@ -14,6 +14,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from weft.arguments import whole
 from weft.errors import InvalidInput, WeftError
 from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import decode_text, one_line, parse_json
@@ -38,6 +39,7 @@ class LiveServer:
     """
 
     def __init__(self, board: LiveBoard, page: bytes, *, port: int = 0) -> None:
+        port = whole(port, "port", least=0, most=65_535)
         self.board, self.page = board, page
         secret = secrets.token_urlsafe(24)
         self.token = Token(hashlib.sha256(secret.encode()).hexdigest())
