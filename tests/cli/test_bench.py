@@ -56,7 +56,7 @@ def _without_searches(scores):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (["--graphs", "x"], "--graphs goes with --quality"),
+        (["--graphs", "x"], "--graphs counts only with --quality"),
         (["--quality", "--large"], "are different benchmarks; give one of them"),
         (["--quality", "--graphs", "nowhere"], "'nowhere' has no results.json"),
     ],

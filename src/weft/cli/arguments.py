@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli.values import number, whole
+from weft.errors import InvalidInput
 
 if TYPE_CHECKING:
     from weft.model import Cluster, Problem
@@ -82,6 +84,40 @@ def options_of(args: argparse.Namespace, *names: str) -> dict[str, Any]:
     {'steps': 5, 'seed': 3}
     """
     return {name: getattr(args, name) for name in names}
+
+
+def given_options(argv: Sequence[str]) -> frozenset[str]:
+    """Return the options among the words of a command line.
+
+    Examples
+    --------
+    >>> sorted(given_options(["a.json", "--seed=3", "--json", "--", "--no-option"]))
+    ['--json', '--seed']
+    """
+    words = takewhile(lambda word: word != "--", argv)
+    return frozenset(word.partition("=")[0] for word in words if word.startswith("--"))
+
+
+def needs(args: argparse.Namespace, options: str, *others: str) -> None:
+    """Refuse each of the `options`, separated by blanks, without one of the others."""
+    for option in options.split():
+        if option in args.given and not args.given.intersection(others):
+            raise InvalidInput(
+                f"{option} counts only with {' or '.join(others)}; add it or leave {option} out"
+            )
+
+
+def excludes(args: argparse.Namespace, option: str, others: str) -> None:
+    """Refuse each of the others, separated by blanks, if the option is given too."""
+    if option in args.given:
+        refuse_given(args, others, f"with {option}")
+
+
+def refuse_given(args: argparse.Namespace, options: str, why: str) -> None:
+    """Refuse each of the `options`, separated by blanks, because it does not count."""
+    for option in options.split():
+        if option in args.given:
+            raise InvalidInput(f"{option} does not count {why}; leave {option} out")
 
 
 def add_names(parser: argparse.ArgumentParser, name: str, text: str, *, many: str) -> None:
@@ -198,8 +234,6 @@ def read_cluster(args: argparse.Namespace) -> Cluster | None:
 
 def problem_of_schedule(path: Path, args: argparse.Namespace) -> Problem:
     """Return the problem of --problem, which the schedule in `path` needs."""
-    from weft.errors import InvalidInput
-
     if args.problem is None:
         raise InvalidInput(f"{path}: holds a schedule; add --problem FILE, the problem it is for")
     return read_problem(args.problem, args)
@@ -207,7 +241,6 @@ def problem_of_schedule(path: Path, args: argparse.Namespace) -> Problem:
 
 def read_problem(path: Path, args: argparse.Namespace) -> Problem:
     """Return the problem of a file, on the cluster of --cluster or --gpus."""
-    from weft.errors import InvalidInput
     from weft.formats import load
 
     machines = read_cluster(args)

@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from weft.cli.arguments import add_flag, add_option
+from weft.cli.arguments import add_flag, add_option, needs
 from weft.errors import InvalidInput
 
 SUMMARY = "measure the speed of weft, or the quality of its plans, on this machine"
@@ -33,8 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Measure and print the table."""
-    if args.graphs is not None and not args.quality:
-        raise InvalidInput("--graphs goes with --quality")
+    needs(args, "--graphs", "--quality")
     if args.conditional + args.quality + args.large > 1:
         raise InvalidInput(
             "--conditional, --quality and --large are different benchmarks; give one of them"

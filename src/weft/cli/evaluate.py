@@ -6,7 +6,7 @@ import argparse
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_flag, add_names, add_option, add_stream
+from weft.cli.arguments import add_flag, add_names, add_option, add_stream, refuse_given
 from weft.cli.values import names, number, several, whole
 
 if TYPE_CHECKING:
@@ -30,8 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_names(parser, "policy", text, many="+")
     add_stream(parser)
     text = "probabilities of the first branch of the watched choice (default: 0, 0.1, ..., 1)"
-    add_option(parser, "--probabilities", several(number(least=0, most=1)), "P,P", text)
-    add_flag(parser, "--own", "leave the probabilities as the stream has them")
+    which = parser.add_mutually_exclusive_group()
+    add_option(which, "--probabilities", several(number(least=0, most=1)), "P,P", text)
+    add_flag(which, "--own", "leave the probabilities as the stream has them")
     add_option(parser, "--seeds", whole(1), "N", "draws, by the seeds 1 to N", default=10)
     add_option(parser, "--jobs", whole(1), "N", "jobs in each draw (default: as the stream says)")
     parser.add_argument(
@@ -62,6 +63,7 @@ def run(args: argparse.Namespace) -> None:
 
     points, together = None, len(shared.streams) > 1
     if together:
+        refuse_given(args, "--probabilities --own --idle", "for several streams on the same units")
         streams = [s if args.jobs is None else s.with_jobs(args.jobs) for s in shared.streams]
         shared = replace(shared, streams=tuple(streams))
         title, labels = shared.name, [s.name for s in streams]

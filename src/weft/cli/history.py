@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_flag, add_option
+from weft.cli.arguments import add_flag, add_option, needs
 
 if TYPE_CHECKING:
     from weft.runtime.costs.history import History
@@ -50,6 +50,7 @@ def run(args: argparse.Namespace) -> None:
     from weft.runtime.costs.history import History
     from weft.runtime.costs.project import default_path
 
+    needs(args, "--device", "--trace")
     if args.file is not None and not args.file.is_file():
         raise InvalidInput(f"{args.file}: there is no such history")
     if args.project is not None and not args.project.is_dir():

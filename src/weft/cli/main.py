@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import NoReturn, Protocol, TextIO, cast
 
 from weft import __version__
-from weft.cli.arguments import add_json
+from weft.cli.arguments import add_json, given_options
 from weft.cli.output import PlainOutput, accept_all_characters, open_closed
 from weft.errors import InvalidInput, UnknownName, WeftError, visible
 from weft.registry import closest
@@ -155,6 +155,7 @@ def _dispatch(argv: list[str]) -> None:
     args, unknown = parser.parse_known_args(rest)
     if unknown:
         _refuse(unknown[0], _innermost(parser, rest))
+    args.given = given_options(rest)
     _module(verb).run(args)
 
 

@@ -6,7 +6,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_flag, add_option, add_planner, add_problems, read_problem
+from weft.cli.arguments import (
+    add_flag,
+    add_option,
+    add_planner,
+    add_problems,
+    excludes,
+    read_problem,
+)
 from weft.cli.values import number, whole
 from weft.errors import InvalidInput
 
@@ -17,6 +24,9 @@ if TYPE_CHECKING:
 SUMMARY = "plan a workflow: which task runs where and when"
 ROWS = 40
 """Rows of the table of tasks without --all."""
+
+NOT_FRONT = "--planner --objective --duplicate --iterations --threads --all --out --gantt --chrome"
+"""Options that do not count for the front of --pareto."""
 
 EXAMPLE = """\
   weft plan montage.json --gpus 4xV100+2xT4 --planner heft --gantt montage.html
@@ -73,6 +83,8 @@ def run(args: argparse.Namespace) -> None:
     """Plan, write and print."""
     from weft.cli.output import emit, notice
 
+    for front in ("--pareto", "--picture"):
+        excludes(args, front, NOT_FRONT)
     with notice(f"planning {args.file.name}"):
         from weft.planners.planner import timed_plan
 

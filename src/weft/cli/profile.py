@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from weft.cli.arguments import add_flag, add_option
+from weft.cli.arguments import add_flag, add_option, excludes, needs
 from weft.cli.user_code import users_code
 from weft.cli.values import several, whole
 
@@ -63,6 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Find, measure, keep and print."""
+    needs(args, "--item --sizes --repeats --kind", "--function")
+    needs(args, "--out", "--function", "--cluster")
+    excludes(args, "--function", "--cluster --quick --dry")
     if args.function is not None:
         _profile_function(args)
         return

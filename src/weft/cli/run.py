@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_flag, add_option, add_seed
+from weft.cli.arguments import add_flag, add_option, add_seed, needs
 from weft.cli.user_code import users_code
 from weft.cli.values import number, port, whole
 
@@ -53,8 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flag(trouble, "--keep-going", "go on with tasks that do not depend on a failed one")
     memory = parser.add_argument_group("memory")
     text = "file of earlier measurements (default: that of the script's project)"
-    add_option(memory, "--history", Path, "FILE", text)
-    add_flag(memory, "--no-history", "neither read nor write it")
+    which = memory.add_mutually_exclusive_group()
+    add_option(which, "--history", Path, "FILE", text)
+    add_flag(which, "--no-history", "neither read nor write it")
     text = "keep a journal and results, and continue the run of this name"
     add_option(memory, "--run-id", str, "NAME", text)
     add_seed(parser)
@@ -74,6 +75,7 @@ def run(args: argparse.Namespace) -> None:
     from weft.cli.output import emit, notice, stdout_aside
     from weft.errors import WeftError
 
+    needs(args, "--port", "--live")
     with notice(f"reading {args.script.name}"):
         from weft.formats import save
         from weft.report.run_report import accuracy, run_text, write_run_report

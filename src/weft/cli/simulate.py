@@ -11,7 +11,9 @@ from weft.cli.arguments import (
     add_option,
     add_problems,
     add_uncertainty,
+    excludes,
     read_problem,
+    refuse_given,
     uncertainty,
 )
 from weft.cli.plan import add_outputs, save_outputs, written
@@ -165,10 +167,13 @@ def _workload(args: argparse.Namespace) -> Workload:
 
     if (args.workload is None) == (not args.file):
         raise InvalidInput("give either workflow files or --workload; see: weft simulate --help")
+    excludes(args, "--workload", "--jobs --arrivals --load --rate --slack --cluster --gpus")
     if args.workload is not None:
         return load_workload(args.workload)
-    problems: list[Problem] = [read_problem(path, args) for path in args.file]
     process = args.arrivals or ("batch" if args.jobs == 1 else "poisson")
+    if process == "batch":
+        refuse_given(args, "--load --rate", "when all jobs arrive at once")
+    problems: list[Problem] = [read_problem(path, args) for path in args.file]
     return stream_of(
         problems,
         jobs=args.jobs,

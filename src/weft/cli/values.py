@@ -68,7 +68,7 @@ def several(read: Callable[[str], T]) -> Callable[[str], list[T]]:
     >>> several(whole(1))("1, 2,4")
     [1, 2, 4]
     """
-    return lambda text: [read(part) for part in text.split(",") if part.strip()]
+    return lambda text: [read(part) for part in _parts(text)]
 
 
 def names(text: str) -> list[str]:
@@ -79,4 +79,11 @@ def names(text: str) -> list[str]:
     >>> names("heft, cpop,heft")
     ['heft', 'cpop']
     """
-    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    return list(dict.fromkeys(_parts(text)))
+
+
+def _parts(text: str) -> list[str]:
+    found = [part.strip() for part in text.split(",") if part.strip()]
+    if not found:
+        raise argparse.ArgumentTypeError(f"'{text}' is an empty list; give at least one value")
+    return found

@@ -77,6 +77,11 @@ def compare(
         raise UnknownName(f"unknown objective '{objective}'{closest(objective, OBJECTIVES)}")
     worth = OBJECTIVES[objective][1]
     workloads = _with_unique_names([_workload(given) for given in _listed(problems)])
+    if objective == "deadline" and not any((w.deadline < math.inf).any() for w in workloads):
+        raise InvalidInput(
+            "the objective is 'deadline', but none of the problems has deadlines; give workloads "
+            "with deadlines, or another objective"
+        )
     several = isinstance(contenders, Sequence) and not isinstance(contenders, str)
     chosen = [load_contender(c) for c in (contenders if several else [contenders])]
     futures = {

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_file, add_option, add_problem, problem_of_schedule
+from weft.cli.arguments import add_file, add_option, add_problem, problem_of_schedule, refuse_given
 
 if TYPE_CHECKING:
     from weft.model import Problem, Schedule, Trace
@@ -22,6 +22,9 @@ EXAMPLE = """\
 
   weft reproduce conditional --quick
   weft view reproduce/conditional/page.json"""
+
+HOLDERS = "--problem --cluster --gpus"
+"""Options with the problem of schedules."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +45,8 @@ def run(args: argparse.Namespace) -> None:
         from weft.report.pages.results import comparison_page, experiment_page, results_page
 
         document, title = _document(args.file), args.file[0].stem
+        if document is not None:
+            refuse_given(args, HOLDERS, f"for {args.file[0]}, which holds no schedule")
         if document is None:
             page = results_page(_results(args))
         elif "answers" in document:
@@ -85,4 +90,6 @@ def _results(args: argparse.Namespace) -> dict[str, tuple[Schedule | Trace, Prob
             problem = problem or problem_of_schedule(path, args)
         name = path.stem if path.stem not in found else str(path)
         found[name] = result, None if isinstance(result, Trace) else problem
+    if problem is None:
+        refuse_given(args, HOLDERS, "for traces, which hold their own problem")
     return found

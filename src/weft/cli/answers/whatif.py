@@ -11,6 +11,7 @@ from weft.cli.arguments import (
     add_option,
     add_planner,
     add_problems,
+    needs,
     planning,
     read_problem,
 )
@@ -82,6 +83,7 @@ def run(args: argparse.Namespace) -> None:
         raise InvalidInput("give either changes or --tornado; see: weft whatif --help")
     if args.picture is not None and not args.tornado:
         raise InvalidInput("--picture is the picture of --tornado; add --tornado")
+    needs(args, "--share", "--tornado")
     with notice(f"reading {args.file.name}"):
         from weft.planners.whatif import whatif
 

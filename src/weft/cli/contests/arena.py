@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_flag, add_option, add_seconds, add_seed
+from weft.cli.arguments import add_flag, add_option, add_seconds, add_seed, needs
 from weft.cli.values import names
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def run(args: argparse.Namespace) -> None:
     from weft.cli.output import notice
     from weft.errors import InvalidInput
 
+    needs(args, "--seconds --seed", "--contenders", "--improve", "--certify")
     with notice("reading the arena"):
         from weft.experiments.arena.library import find_instance, load_library
 

@@ -12,7 +12,9 @@ from weft.cli.arguments import (
     add_option,
     add_planner,
     add_problem,
+    excludes,
     read_problem,
+    refuse_given,
 )
 from weft.cli.values import number, whole
 from weft.errors import InvalidInput
@@ -60,6 +62,9 @@ def run(args: argparse.Namespace) -> None:
     """Write the files and say how to submit them."""
     from weft.cli.output import notice, show
 
+    excludes(args, "--problem", "--planner --seconds --seed")
+    if args.engine != "slurm":
+        refuse_given(args, "--any-node --nice-step --time-factor", f"for {args.engine}")
     with notice(f"planning {args.file.name}"):
         from weft.formats.batch import batch_jobs, load_commands, write_hyperqueue, write_slurm
 

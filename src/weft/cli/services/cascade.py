@@ -9,7 +9,15 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.cli.arguments import add_flag, add_goal, add_option, add_subcommand, options_of
+from weft.cli.arguments import (
+    add_flag,
+    add_goal,
+    add_option,
+    add_subcommand,
+    excludes,
+    needs,
+    options_of,
+)
 from weft.cli.values import number, port, whole
 
 if TYPE_CHECKING:
@@ -77,6 +85,9 @@ def _command(
 
 def run(args: argparse.Namespace) -> None:
     """Serve until the end, measure, or tune."""
+    needs(args, "--timeout", "--stdin")
+    excludes(args, "--stdin", "--host --port")
+    excludes(args, "--log", "--stream")
     {"measure": _measure, "tune": _tune, "serve": _serve}[args.what](args)
 
 

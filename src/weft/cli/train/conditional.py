@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_goal, add_option, add_stream, options_of
+from weft.cli.arguments import add_goal, add_option, add_stream, excludes, needs, options_of
 from weft.cli.train.trainable import (
     Bar,
     Outcome,
@@ -59,6 +59,8 @@ def _conditional_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _train_conditional(args: argparse.Namespace) -> None:
+    needs(args, "--samples --idle --hidden --seeds", "--policy")
+    excludes(args, "--policy", "--seconds --goal")
     if args.policy is None:
         _fit(args)
     else:

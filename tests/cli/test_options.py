@@ -1,0 +1,54 @@
+"""Options that count only with another one: refused in one line, never ignored."""
+
+from __future__ import annotations
+
+import pytest
+
+import weft
+from weft.cli.main import main
+
+REFUSED = [
+    ("compare FLOW --gpus 2xT4 --planners=", "--planners: '' is an empty list"),
+    ("compare FLOW --gpus 2xT4 --policies=,", "--policies: ',' is an empty list"),
+    ("compare FLOW --gpus 2xT4 --objective deadline", "none of the problems has deadlines"),
+    ("arena --contenders=", "--contenders: '' is an empty list"),
+    ("arena --seconds 5", "--seconds counts only with --contenders or --improve or --certify"),
+    ("arena --export x --seed 5", "--seed counts only with --contenders"),
+    ("evaluate fifo --probabilities=", "--probabilities: '' is an empty list"),
+    ("evaluate fifo --probabilities 0.5 --own", "--own: not allowed with argument --prob"),
+    ("simulate FLOW --gpus 2xT4 --load 0.5", "--load does not count when all jobs arrive at once"),
+    ("simulate FLOW --gpus 2xT4 --arrivals batch --jobs 3 --rate 1", "--rate does not count"),
+    ("simulate --workload w.json --jobs 3", "--jobs does not count with --workload"),
+    ("simulate --workload w.json --gpus 2xT4", "--gpus does not count with --workload"),
+    ("whatif FLOW --gpus 2xT4 --add 1xT4 --share=0.2", "--share counts only with --tornado"),
+    ("run s.py --no-history --history h.sqlite", "--history: not allowed with argument --no-his"),
+    ("run s.py --port 0", "--port counts only with --live"),
+    ("profile --sizes 3", "--sizes counts only with --function"),
+    ("profile --item null", "--item counts only with --function"),
+    ("profile --cluster tcp://x --repeats 3", "--repeats counts only with --function"),
+    ("profile --out a.toml", "--out counts only with --function or --cluster"),
+    ("profile --function a:b --dry", "--dry does not count with --function"),
+    ("plan FLOW --gpus 2xT4 --pareto --planner heft", "--planner does not count with --pareto"),
+    ("plan FLOW --gpus 2xT4 --picture a.svg --out p.json", "--out does not count with --picture"),
+    ("cascade serve c.toml --timeout 3", "--timeout counts only with --stdin"),
+    ("cascade serve c.toml --stdin --port 3", "--port does not count with --stdin"),
+    ("cascade tune c.toml --log a --stream b -o c", "--stream does not count with --log"),
+    ("export hyperqueue FLOW --out x --any-node", "--any-node does not count for hyperqueue"),
+    ("export slurm FLOW --out x --problem p --seed 1", "--seed does not count with --problem"),
+    ("history --device gpu", "--device counts only with --trace"),
+    ("bench --graphs x", "--graphs counts only with --quality"),
+    ("train conditional --samples 10", "--samples counts only with --policy"),
+    ("train conditional --policy pi4 --goal late", "--goal does not count with --policy"),
+]
+
+
+@pytest.mark.parametrize(("line", "text"), REFUSED, ids=[line for line, _ in REFUSED])
+def test_an_option_that_does_not_count_is_refused(line, text, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    weft.save(weft.generate("fork_join", width=2, stages=1, seed=1), tmp_path / "flow.json")
+    code = main(line.replace("FLOW", "flow.json").split())
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    assert text in err
+    assert err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["flow.json"]
