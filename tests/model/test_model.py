@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,7 +24,9 @@ from weft.model import (
     WorkflowBuilder,
     Workload,
 )
+from weft.model.network.topology import Topology
 from weft.model.oracle.consequences import active_instances
+from weft.model.workload import OF_PROBLEMS
 
 
 def flow(n: int, edges: list[tuple[int, int]], **options: object) -> Workflow:
@@ -579,3 +583,26 @@ def test_times_at_the_limits_are_accepted():
     assert small.transfer(0, 0, 1) == 1e-150
     assert Problem.from_arrays(work=[1e308], speed=[1.0, 5e-324]).duration(0, 0) == 1e308
     assert Problem.from_arrays(np.zeros((0, 2))).n == 0
+
+
+@pytest.mark.parametrize("name", [f.name for f in fields(Cluster) if f.name not in OF_PROBLEMS])
+def test_jobs_share_every_field_of_their_machines(name):
+    """The first problem's cluster counts energy, rent and the rest: no other may differ."""
+    other = {
+        "names": ("x", "y"),
+        "kinds": ("cpu", "gpu"),
+        "nodes": ("m", "n"),
+        "batch": [2, 1],
+        "batch_curve": {"*": [[1.0, 1.5], [1.0, 1.5]]},
+        "setup": {"*": [[1.0, 0.0, 0.0]] * 2},
+        "capacity": {"cores": {"node0": 3.0}},
+        "network": Topology.star(["node0"], 1.0),
+    }
+    most = {"batch": [2, 2]} if name == "batch_curve" else {}
+    clusters = [
+        Cluster(speed=[1.0, 1.0], **most, **options) for options in ({}, {name: other.get(name, 7)})
+    ]
+    one, two = (Problem.bind(flow(1, []), cluster) for cluster in clusters)
+    for both in ([one, two], [two, one]):
+        with pytest.raises(InvalidInput, match=rf"which differs in {name}; bind all problems to o"):
+            Workload.of(both)

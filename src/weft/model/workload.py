@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from math import isfinite
 
@@ -26,6 +26,7 @@ from weft.model.columns import (
 )
 from weft.model.problem import Problem
 from weft.model.validation import refuse, refuse_negative
+from weft.model.variants import refuse_variants
 from weft.typed import typed
 
 
@@ -70,11 +71,7 @@ class Workload:
         if not problems:
             raise InvalidInput("a workload needs at least one problem")
         for problem in problems:
-            if problem.workflow.variants:
-                raise InvalidInput(
-                    f"workflow '{problem.name}' has variants; choose them first: "
-                    "weft.plan(problem).problem"
-                )
+            refuse_variants(problem.workflow)
         jobs = max(
             np.size(arrival), np.size(template) if template is not None else max(1, len(problems))
         )
@@ -110,12 +107,7 @@ class Workload:
         refuse(~np.isfinite(self.priority), self.priority, "priority", "a finite number", job)
         if (np.diff(self.arrival) < 0).any():
             raise InvalidInput("jobs must be sorted by arrival; Workload.of sorts them")
-        for problem in self.problems[1:]:
-            if problem.cluster is not self.cluster and not _alike(problem.cluster, self.cluster):
-                raise InvalidInput(
-                    f"problem '{problem.name}' is bound to cluster '{problem.cluster.name}', the "
-                    f"first one to '{self.cluster.name}'"
-                )
+        refuse_other_machines(self.problems)
 
     def with_problem(self, job: int, problem: Problem, priority: float) -> Workload:
         """Return the workload with another problem of the same size for one job.
@@ -219,24 +211,30 @@ class Workload:
         return job, instance - self._first_instances[job]
 
 
-def _alike(one: Cluster, other: Cluster) -> bool:
-    """Return whether two clusters are the same in a simulation.
-
-    Speeds are in the problems already.
-    """
-    columns = ("latency", "bandwidth", "memory", "batch", "cache", "switch")
-    return (
-        one.names == other.names
-        and all(np.array_equal(getattr(one, c), getattr(other, c)) for c in columns)
-        and one.nodes == other.nodes
-        and one.network == other.network
-        and _equal_columns(one.capacity, other.capacity)
-        and _equal_columns(one.setup, other.setup)
-        and _equal_columns(one.batch_curve, other.batch_curve)
-    )
+OF_PROBLEMS = frozenset({"name", "speed", "throughput"})
+"""Fields of clusters that may differ: the paces of each problem hold the speeds already."""
 
 
-def _equal_columns(one: Mapping[str, FloatArray], other: Mapping[str, FloatArray]) -> bool:
-    return one.keys() == other.keys() and all(
-        np.array_equal(column, other[name], equal_nan=True) for name, column in one.items()
-    )
+def refuse_other_machines(problems: Sequence[Problem]) -> None:
+    """Raise `InvalidInput` for a problem on other machines than the first one."""
+    first = problems[0].cluster
+    for problem in problems[1:]:
+        if problem.cluster is not first and (field := _difference(problem.cluster, first)):
+            raise InvalidInput(
+                f"problem '{problem.name}' is bound to cluster '{problem.cluster.name}', the first "
+                f"one to '{first.name}', which differs in {field}; bind all problems to one cluster"
+            )
+
+
+def _difference(one: Cluster, other: Cluster) -> str:
+    """Return the first field in which two clusters differ; "": none, except speeds."""
+    compared = ("names", *(f.name for f in fields(Cluster) if f.name not in OF_PROBLEMS))
+    return next((f for f in compared if not _equal(getattr(one, f), getattr(other, f))), "")
+
+
+def _equal(one: object, other: object) -> bool:
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return np.array_equal(one, other, equal_nan=True)
+    return one == other

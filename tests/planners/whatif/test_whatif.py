@@ -182,3 +182,13 @@ def test_more_devices_than_memory_holds_are_refused(count):
     problem = weft.Problem.from_arrays([[1.0, 2.0]], devices=["a", "b"])
     with pytest.raises(weft.InvalidInput, match=r"a cluster of .* devices takes"):
         weft.whatif(problem, f"add {count}xa")
+
+
+def test_variants_must_be_chosen_first():
+    ways = {"t0": (weft.Variant("a"), weft.Variant("b", factor=0.5))}
+    flow = weft.Workflow(work=[1.0], src=[], dst=[], data=[], variants=ways)
+    problem = weft.Problem.bind(flow, weft.Cluster(speed=[1.0]))
+    for ask in (lambda p: weft.whatif(p, "add 1xdevice"), weft.tornado):
+        with pytest.raises(weft.InvalidInput, match="has variants; choose them first: "):
+            ask(problem)
+        assert ask(weft.plan(problem).problem).before.makespan == 0.5

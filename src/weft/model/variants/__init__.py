@@ -7,8 +7,16 @@ from weft.model.variants.variant import (
     Variant,
     checked_variants,
     mean_accuracy,
+    refuse_variants,
     resolve,
     variants_by_task,
 )
 
-__all__ = ["Variant", "checked_variants", "mean_accuracy", "resolve", "variants_by_task"]
+__all__ = [
+    "Variant",
+    "checked_variants",
+    "mean_accuracy",
+    "refuse_variants",
+    "resolve",
+    "variants_by_task",
+]

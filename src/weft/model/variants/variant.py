@@ -155,3 +155,12 @@ def mean_accuracy(chosen: Mapping[str, Variant]) -> float:
     """Return the mean accuracy of variants that have one; NaN: none has."""
     known = [v.accuracy for v in chosen.values() if not isnan(v.accuracy)]
     return fsum(known) / len(known) if known else nan
+
+
+def refuse_variants(workflow: Workflow) -> None:
+    """Raise `InvalidInput` for a workflow whose variants are not chosen yet."""
+    if workflow.variants:
+        raise InvalidInput(
+            f"workflow '{workflow.name}' has variants; choose them first: "
+            "weft.plan(problem).problem"
+        )

@@ -15,6 +15,7 @@ from weft.model import Problem, Schedule
 from weft.model.check import check
 from weft.model.explain.quantities import format_seconds
 from weft.model.explain.words import list_text, share_text
+from weft.model.variants import refuse_variants
 from weft.planners.planner import Plan, Planner, plan
 from weft.planners.replays import replayed
 from weft.planners.whatif.changes import Change
@@ -121,6 +122,7 @@ def whatif(
     >>> answer.sentence.partition(":")[0]
     'with 1 more device, the makespan is 4 s instead of 6 s'
     """
+    refuse_variants(problem.workflow)
     wanted = read_changes(changes)
     first = before or plan(problem, planner, seconds=seconds, seed=seed)
     if first.problem is not problem:

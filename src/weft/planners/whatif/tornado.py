@@ -15,6 +15,7 @@ import numpy as np
 from weft.arguments import as_float, shown, whole
 from weft.errors import InvalidInput
 from weft.model import Problem
+from weft.model.variants import refuse_variants
 from weft.planners.planner import Plan, Planner, plan
 from weft.planners.whatif.answer import WhatIf, whatif
 from weft.planners.whatif.changes import (
@@ -115,6 +116,7 @@ def tornado(
     >>> [(row.what, round(row.saved, 2), round(row.lost, 2)) for row in tornado(problem).rows]
     [('one device', 2.0, 0.0), ('speed of device', 1.0, 1.5), ('tasks: task', 1.0, 1.5)]
     """
+    refuse_variants(problem.workflow)
     if not 0 < as_float(share) < 1:
         raise InvalidInput(f"share is {shown(share)}; it must lie between 0 and 1")
     most = whole(most, "most", least=0)
