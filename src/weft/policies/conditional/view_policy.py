@@ -176,7 +176,7 @@ class RuleViewPolicy(UnitPolicy):
         now, idle, free = view.now, view.idle.tolist(), view.free_at.tolist()
         running = view.running.tolist()
         expected = [end if isfinite(end) else now for end in free]
-        device["running"] = [d if i >= 0 else -1 for d, i in enumerate(running)]
+        device["running"] = -1
         device["expected"] = expected
         device["blocked_until"] = [
             now if waits else end for waits, end in zip(idle, expected, strict=True)
@@ -188,7 +188,7 @@ class RuleViewPolicy(UnitPolicy):
         for d, i in enumerate(running):
             if i >= 0:
                 members = self._members[d] or [i]
-                sim.entry[d]["instance"] = members[0]
+                device[d]["running"] = members[0]  # without a plan, entry i is instance i
                 sim.inst["partner"][members] = [*members[1:], -1]
                 device[d]["last_kind"] = self._kind[members[0]]
 
