@@ -38,6 +38,12 @@ def test_promises_with_given_durations():
     assert one.makespan >= 2.0
 
 
+def test_zero_seconds_are_a_duration():
+    for durations in ({"load": 0.0}, {"load-0": 0.0}):
+        plan = weft.plan(load(1), cluster=TWO, history=False, durations=durations)
+        assert plan.makespan == 0.0
+
+
 def test_promises_with_the_history_of_a_run(tmp_path):
     history = History(tmp_path / "h.sqlite")
     promise = total(load(10), load(20))

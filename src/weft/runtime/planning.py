@@ -122,11 +122,17 @@ def _estimated(
     workflow = _with_durations(app.workflow, durations)
     known = _history(history)
     measured = {row.kind for row in known.durations()} if known is not None else set()
+    given = durations or {}  # 0 s is a duration, too
     kinds = [workflow.kinds[k] for k in workflow.kind.tolist()]
+    known_tasks = {
+        t
+        for t, names in enumerate(zip(workflow.task_names, kinds, strict=True))
+        if not given.keys().isdisjoint(names)
+    }
     unknown = [
         kind
-        for kind, key, work in zip(kinds, app.keys, workflow.work.tolist(), strict=True)
-        if not work and key.kind not in measured
+        for t, (kind, key) in enumerate(zip(kinds, app.keys, strict=True))
+        if not (workflow.work[t] or key.kind in measured or t in known_tasks)
     ]
     if unknown:
         names = list(dict.fromkeys(unknown))
@@ -138,7 +144,13 @@ def _estimated(
         )
     machines = local_cluster(local_devices(None)) if cluster is None else cluster
     return estimated_problem(
-        workflow, machines, known, keys=app.keys, devices=app.devices, learned=True
+        workflow,
+        machines,
+        known,
+        keys=app.keys,
+        devices=app.devices,
+        learned=True,
+        given=known_tasks,
     )
 
 

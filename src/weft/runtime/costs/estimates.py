@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from math import inf, isfinite
 
@@ -60,6 +60,7 @@ def estimated_problem(
     keys: Sequence[CostKey] | None = None,
     devices: Sequence[str] = (),
     learned: bool = False,
+    given: Collection[int] = (),
 ) -> Problem:
     """Bind a workflow to the devices of a backend, with durations from the history.
 
@@ -72,8 +73,9 @@ def estimated_problem(
     keys : keys of the tasks in the history; None: their kinds
     devices : name or kind of the device each task needs, empty: any; `GPU` for any GPU
     learned : use the cold starts and batch curves of the history too
+    given : tasks whose work is an estimate even if it is 0
     """
-    sized = workflow if workflow.durations or workflow.work.any() else _with_work(workflow)
+    sized = workflow if workflow.durations or workflow.work.any() else _with_work(workflow, given)
     if history is not None:
         cluster = with_measured_links(cluster, history)
     rows = [] if history is None else usual_rows(history.tasks)
@@ -300,5 +302,6 @@ def keys_of(workflow: Workflow) -> list[CostKey]:
     return [CostKey(workflow.kinds[k]) for k in workflow.kind.tolist()]
 
 
-def _with_work(workflow: Workflow) -> Workflow:
-    return replace(workflow, work=np.ones(workflow.n))
+def _with_work(workflow: Workflow, given: Collection[int]) -> Workflow:
+    ones = np.array([float(t not in given) for t in range(workflow.n)])
+    return replace(workflow, work=ones)
