@@ -154,3 +154,13 @@ def test_moving_tasks_is_valid_and_never_worse_with_everything_on(problem, seed)
         rows = np.lexsort((same.place[better.task], better.finish, better.start))
         key[better.task[rows]] = np.arange(problem.n)
         assert [same.makespan(device, key) for _ in range(2)] == [better.makespan] * 2
+
+
+def test_shares_that_rounding_left_make_no_tiny_durations():
+    """Times around 1e-100 s leave shares of 1e-116; a product of both is no duration."""
+    setup = {"a": weft.Setup(1e-100), "b": weft.Setup(1e-100)}
+    workflow = weft.Workflow(work=[0.0, 1e-100], src=[], dst=[], data=[], kinds=("a",))
+    cluster = weft.Cluster.of([weft.Device("d0", setup=setup), weft.Device("d1")])
+    problem = weft.Problem.bind(workflow, cluster)
+    seconds = with_mean_setups(problem, np.array([1e-116])).durations()
+    assert seconds.tolist() == [[0.0, 0.0], [1e-100, 1e-100]]

@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.model import Cluster, Problem, Schedule
 from weft.model.columns import FloatArray, frozen
+from weft.model.costs import SHORTEST
 from weft.model.machines.setup import SECONDS
 
 CELL_LIMIT = 5_000_000
@@ -52,6 +53,8 @@ def with_mean_setups(problem: Problem, shares: FloatArray) -> Problem:
         return replace(problem, cluster=cluster)
     w = problem.workflow
     seconds = problem.durations() + (shares[:, None] * _full_setups(problem))[w.kind]
+    # The share of a kind without set-ups may be what rounding left of its times, which are tiny.
+    seconds[seconds < SHORTEST] = 0.0
     return Problem(
         w,
         cluster,
