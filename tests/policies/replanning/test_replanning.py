@@ -10,6 +10,7 @@ from weft.generators import CONDITIONS, draw_instance
 from weft.policies import simulate
 from weft.policies.replanning.policy import ReplanningPolicy
 from weft.policies.replanning.portfolio import PlanOptions, make_portfolio, run_by_portfolio
+from weft.policies.replanning.switch import transfer_feature
 from weft.policies.replanning.weights import WEIGHTS, weights_of
 from weft.sim.kernel.events import ENDED
 from weft.sim.kernel.tables import make_sim
@@ -219,3 +220,8 @@ def test_an_early_exit_changes_nothing(condition):
                 assert run_by_portfolio(sim, portfolio) == ENDED
                 found.append(sim.execution[["instance", "device", "start", "finish"]])
             np.testing.assert_array_equal(*found)
+
+
+def test_transfers_next_to_nothing_are_the_least_feature():
+    workload = weft.Workload.of(weft.Problem.from_arrays([[1e100], [1e100]], [[0, 1]], [0.0]))
+    assert transfer_feature(workload, np.array([1e100])) == -1.0  # a warning would be an error

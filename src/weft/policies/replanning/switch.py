@@ -59,7 +59,7 @@ def transfer_feature(workload: Workload, mean: FloatArray) -> float:
     if not len(data) or not len(mean):
         return 0.0
     ratio = max(float((latency + data * per_byte).mean()), 1e-300) / max(float(mean.mean()), 1e-300)
-    return float(np.clip(np.log(ratio), -3.0, 3.0) / 3.0)
+    return float(np.clip(np.log(max(ratio, 1e-300)), -3.0, 3.0) / 3.0)
 
 
 @njit_noalloc
