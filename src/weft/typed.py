@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields
-from functools import wraps
+from functools import partial, wraps
 from importlib import import_module
 from itertools import islice
 from types import NoneType, UnionType
@@ -128,6 +128,26 @@ def _wrong_argument(
             made = function.__name__ == "__init__"
             return f"{type(args[0]).__name__ if made else function.__qualname__}: {wrong}"
     return ""
+
+
+def refuse_misfits(factory: Callable[..., Any], options: Mapping[str, object], what: str) -> None:
+    """Raise `InvalidInput` for the first option that does not fit its annotation.
+
+    `factory` is a class, a function or a partial of one; `what` names it in the error.
+
+    Examples
+    --------
+    >>> def double(times: float) -> float:
+    ...     return 2 * times
+    >>> refuse_misfits(double, {"times": "x"}, "function 'double'")
+    Traceback (most recent call last):
+    ...
+    weft.errors.InvalidInput: times of function 'double' is 'x'; it must be float
+    """
+    hints = _hints(factory.func if isinstance(factory, partial) else factory)
+    for name, value in options.items():
+        if wrong := _misfit(value, hints.get(name, object), f"{name} of {what}"):
+            raise InvalidInput(wrong)
 
 
 def _misfit(value: object, hint: Any, name: str) -> str:

@@ -1,8 +1,8 @@
 """Calls of public functions with one argument replaced by a value that makes no sense.
 
 `python -m tests.fuzz.wrong_options` prints a line per call that ends neither well nor with one
-clear line; names of functions choose some. A missing or unknown argument is a TypeError of Python
-itself, which is clear.
+clear line; names of functions choose some. The options of a planner are those of its signature. A
+missing or unknown argument is a TypeError of Python itself, which is clear.
 """
 
 # ruff: noqa: T201  # it prints
@@ -17,11 +17,14 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import chdir
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.sound_calls import Call, calls
+import weft
+from tests.fuzz.sound_calls import PROBLEM, Call, calls
 from weft.errors import WeftError
+from weft.planners.planner import PLANNERS, planner_options
 
 ODD: tuple[Any, ...] = (
     "x", "", "\x1b[31m", b"a", -1, 0, 1.5, math.nan, -math.inf, -(10**30), 10**400, 1e308, 2**63,
@@ -55,6 +58,25 @@ def changed(call: Call) -> Iterator[tuple[str, Callable[[], object]]]:
             )
 
 
+def planner_calls() -> Iterator[Call]:
+    """Yield a sound call of every planner that has options, with these as its parameters."""
+    for name in PLANNERS.names():
+        if options := planner_options(name):
+            limit = {"seconds": 0.01} if "seconds" in PLANNERS.create(name).supports else {}
+            yield f"plan by {name}", _by_options(name, options), (), limit
+
+
+def _by_options(planner: str, options: list[str]) -> Callable[..., object]:
+    def call(**given: object) -> object:
+        return weft.plan(PROBLEM, planner, **given)
+
+    kind = inspect.Parameter.KEYWORD_ONLY
+    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(option, kind) for option in options]
+    )
+    return call
+
+
 def outcome(call: Callable[[], object]) -> str | None:
     """Return what is wrong with the end of a call, or None."""
     signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
@@ -80,7 +102,7 @@ def main(chosen: list[str]) -> int:
     warnings.simplefilter("ignore")
     made = bad = 0
     with tempfile.TemporaryDirectory() as folder, chdir(folder):  # some paths are good ones
-        for call in calls(Path(folder)):
+        for call in chain(calls(Path(folder)), planner_calls()):
             if chosen and call[0] not in chosen:
                 continue
             if not call[0].startswith("load"):  # of a file that is not there

@@ -36,7 +36,7 @@ def test_missing_deadlines_are_refused():
         weft.plan(problem, "anytime", objective="late", jobs=(0, 1), iterations=10)
     with pytest.raises(weft.InvalidInput, match="need priorities of 1 jobs; got 2"):
         Objective.of("late", deadlines=[1.0], priorities=[1.0, 2.0]).goal(problem)
-    with pytest.raises(weft.InvalidInput, match="priorities finite numbers above -1"):
+    with pytest.raises(weft.InvalidInput, match="it must be a number above -1"):
         Objective.of("late", deadlines=[1.0], priorities=[-1.0]).goal(problem)
 
 

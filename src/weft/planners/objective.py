@@ -5,19 +5,22 @@ An objective is a weighted sum of these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from weft.arguments import as_float, number, shown
 from weft.errors import InvalidInput, UnknownName
 from weft.model import Problem, Schedule, Workflow, Workload
-from weft.model.columns import FloatArray, IntArray, frozen, offsets
+from weft.model.columns import FloatArray, IntArray, as_floats, frozen, integers, offsets
+from weft.model.workload import refuse_other_machines
 from weft.registry import closest
 from weft.sim.kernel.jit import njit
 
-Prices = Sequence[float] | Mapping[str, float]
+Prices = Mapping[str, float] | Iterable[float]
 """Money per second of work: one number per device, or by name of device or kind."""
 
 
@@ -111,21 +114,26 @@ class Objective:
         given: str | Mapping[str, float] | Objective,
         *,
         price: Prices = (),
-        jobs: Sequence[int] = (),
-        deadlines: Sequence[float] = (),
-        priorities: Sequence[float] = (),
+        jobs: ArrayLike = (),
+        deadlines: ArrayLike = (),
+        priorities: ArrayLike = (),
     ) -> Objective:
         """Make an objective from the name of one quantity, or from weights by name."""
         if isinstance(given, Objective):
+            _refuse_beside(price=price, jobs=jobs, deadlines=deadlines, priorities=priorities)
             return given
+        if not isinstance(given, str | Mapping):
+            raise InvalidInput(
+                f"objective is {shown(given)}; give the name of a quantity, or weights by name"
+            )
         weights = {given: 1.0} if isinstance(given, str) else dict(given)
         known = [f.name for f in fields(cls)][:7]
         for name, weight in weights.items():
             if name not in known:
                 raise UnknownName(f"unknown objective '{name}'{closest(name, known)}")
-            if not 0 <= weight < np.inf:
+            if not 0 <= as_float(weight) < np.inf:
                 raise InvalidInput(
-                    f"the weight of objective '{name}' is {weight}; "
+                    f"the weight of objective '{name}' is {shown(weight)}; "
                     "it must be a finite number, zero or more"
                 )
         if not any(weights.values()):
@@ -134,10 +142,10 @@ class Objective:
             )
         return cls(
             **weights,
-            price=_listed(price),
-            jobs=tuple(int(x) for x in jobs),
-            deadlines=tuple(float(x) for x in deadlines),
-            priorities=tuple(float(x) for x in priorities),
+            price=_listed_prices(price),
+            jobs=tuple(integers(jobs, "jobs", shape=(len(_row(jobs, "jobs")),)).tolist()),
+            deadlines=tuple(_times(deadlines)),
+            priorities=tuple(_above_minus_one(priorities)),
         )
 
     @property
@@ -150,6 +158,22 @@ class Objective:
     def by_deadline(self) -> bool:
         """Whether deadlines count."""
         return bool(self.tardiness or self.late)
+
+    def refuse_misfits(self, problem: Problem) -> None:
+        """Raise `InvalidInput` for prices and jobs of another problem."""
+        jobs = int(self._labels(problem).max(initial=0)) + 1
+        self._check_jobs(jobs)
+        if self.price:
+            self._given_prices(problem)
+
+    def _check_jobs(self, jobs: int) -> None:
+        for what, given in (("deadlines", self.deadlines), ("priorities", self.priorities)):
+            needed = self.by_deadline and what == "deadlines"
+            if len(given) != jobs and (given or needed):
+                raise InvalidInput(
+                    f"objectives 'tardiness' and 'late' need {what} of {jobs} jobs; got "
+                    f"{len(given)}; give {what}=, in the order of the labels in jobs="
+                )
 
     def goal(self, problem: Problem) -> Goal:
         """Return the weights for compiled code; each thread needs its own.
@@ -198,18 +222,8 @@ class Objective:
         """
         if not self.by_deadline:
             return np.zeros(0), np.zeros(0)
-        for what, given in (("deadlines", self.deadlines), ("priorities", self.priorities)):
-            if len(given) != jobs and (given or what == "deadlines"):
-                raise InvalidInput(
-                    f"objectives 'tardiness' and 'late' need {what} of {jobs} jobs; got "
-                    f"{len(given)}; give {what}=, in the order of the labels in jobs="
-                )
+        self._check_jobs(jobs)
         weight = 1.0 + np.array(self.priorities or [0.0] * jobs)
-        if np.isnan(self.deadlines).any() or not (np.isfinite(weight) & (weight > 0.0)).all():
-            raise InvalidInput(
-                "deadlines must be times, and priorities finite numbers above -1; got "
-                f"{list(self.deadlines)} and {list(self.priorities)}"
-            )
         return np.array(self.deadlines, float), weight / weight.sum()
 
     def value(self, problem: Problem, schedule: Schedule) -> float:
@@ -229,6 +243,9 @@ class Objective:
         cluster = problem.cluster
         if not self.cost or (not self.price and cluster.price.any()):
             return np.zeros(problem.p)
+        return self._given_prices(problem)
+
+    def _given_prices(self, problem: Problem) -> FloatArray:
         given = self.price
         if given and isinstance(given[0], tuple):
             return _by_name(dict(given), problem)
@@ -249,14 +266,37 @@ class Objective:
         return np.unique(np.array(self.jobs, np.int64), return_inverse=True)[1].astype(np.int64)
 
 
-def _listed(price: Prices) -> tuple[float, ...] | tuple[tuple[str, float], ...]:
+def _listed_prices(price: Prices) -> tuple[float, ...] | tuple[tuple[str, float], ...]:
     if isinstance(price, Mapping):
-        made = {str(name): float(value) for name, value in price.items()}
-        bad = next((name for name, value in made.items() if not 0 <= value < np.inf), None)
-        if bad is not None:
-            raise InvalidInput(f"the price of '{bad}' is {made[bad]}; it must be zero or more")
-        return tuple(made.items())
-    return tuple(float(x) for x in price)
+        return tuple((str(k), number(v, f"the price of '{k}'")) for k, v in price.items())
+    listed = _row(price, "price").tolist()  # type: ignore[arg-type]  # numpy reads any sequence
+    return tuple(number(v, f"price of device {d}") for d, v in enumerate(listed))
+
+
+def _times(deadlines: ArrayLike) -> list[float]:
+    found = _row(deadlines, "deadlines")
+    if (bad := np.flatnonzero(np.isnan(found))).size:
+        raise InvalidInput(f"the deadline of job {bad[0]} is nan; it must be a time, or inf: none")
+    return found.tolist()  # type: ignore[no-any-return]
+
+
+def _above_minus_one(priorities: ArrayLike) -> list[float]:
+    found = enumerate(_row(priorities, "priorities").tolist())
+    return [number(x, f"priority of job {j}", low=-1.0, above=True) for j, x in found]
+
+
+def _row(values: ArrayLike, what: str) -> FloatArray:
+    found = as_floats(values, what)
+    if found.ndim != 1:
+        raise InvalidInput(f"{what} is {shown(values)}; give a list of numbers")
+    return found
+
+
+def _refuse_beside(**options: object) -> None:
+    """Raise `InvalidInput` for an option beside an `Objective`, which has its own."""
+    for name, value in options.items():
+        if not (isinstance(value, Sequence | Mapping) and not value):
+            raise InvalidInput(f"an Objective has its own {name}; leave out the option {name}=")
 
 
 def _by_name(price: Mapping[str, float], problem: Problem) -> FloatArray:
@@ -311,13 +351,8 @@ def union(problems: Sequence[Problem], *, name: str = "batch") -> tuple[Problem,
     """
     if not problems:
         raise InvalidInput("a batch needs at least one problem")
+    refuse_other_machines(problems)
     cluster = problems[0].cluster
-    for problem in problems:
-        if problem.cluster is not cluster and problem.cluster.names != cluster.names:
-            raise InvalidInput(
-                f"problem '{problem.name}' is bound to cluster '{problem.cluster.name}', "
-                f"the first one to '{cluster.name}'"
-            )
     sizes = [p.n for p in problems]
     first, rows = offsets(sizes), offsets([len(p.pace) for p in problems])
     flows = [p.workflow for p in problems]

@@ -20,6 +20,7 @@ from weft.planners.colocation import colocation_bound
 from weft.planners.objective import Objective
 from weft.planners.packing import pack
 from weft.registry import Entry, Registry, reject_unknown
+from weft.typed import refuse_misfits
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
@@ -181,9 +182,7 @@ def plan(
         )
     seconds, seed = positive(seconds, "seconds"), valid_seed(seed)
     if isinstance(planner, str):
-        if options:  # looking up the options takes longer than a small plan
-            _check_options(planner, options)
-        chosen = PLANNERS.create(planner, **options)
+        chosen = _create(planner, options)
     else:
         if not callable(getattr(planner, "solve", None)):
             raise InvalidInput(
@@ -275,11 +274,17 @@ def _solve_alone(planner: Planner, problem: Problem, seconds: float | None, seed
     return Solution(schedule, relaxed.bound)  # a bound without capacities holds with them
 
 
-def objective_of(planner: Planner) -> Objective:
-    """Return the objective of a planner; the makespan, if it has no other."""
+def objective_of(planner: Planner, problem: Problem | None = None) -> Objective:
+    """Return the objective of a planner; the makespan, if it has no other.
+
+    With a problem, prices and jobs that do not fit it are refused, even if they do not count.
+    """
     names = ("price", "jobs", "deadlines", "priorities")
     options = {name: getattr(planner, name) for name in names if hasattr(planner, name)}
-    return Objective.of(getattr(planner, "objective", "makespan"), **options)
+    objective = Objective.of(getattr(planner, "objective", "makespan"), **options)
+    if problem is not None:
+        objective.refuse_misfits(problem)
+    return objective
 
 
 def planner_options(name: str) -> list[str]:
@@ -309,8 +314,7 @@ def timed_plan(
     called twice and the second call is timed; one that searches plans a small problem first.
     """
     if isinstance(planner, str):
-        _check_options(planner, options)
-        planner = PLANNERS.create(planner, **options)
+        planner = _create(planner, options)
     chosen = planner
     again = partial(plan, seconds=seconds, seed=seed, min_accuracy=min_accuracy, budget=budget)
     if "seconds" not in chosen.supports:
@@ -326,7 +330,15 @@ TIMED_AGAIN = 30.0
 """Seconds above which compilation no longer matters."""
 
 
-def _check_options(name: str, options: Iterable[str]) -> None:
+def _create(name: str, options: Mapping[str, object]) -> Planner:
+    """Make the planner of a name; refuse options that it does not have or that do not fit."""
+    if options:  # looking up the options takes longer than a small plan
+        _check_names(name, options)
+        refuse_misfits(PLANNERS.factory(name), options, f"planner '{name}'")
+    return PLANNERS.create(name, **options)
+
+
+def _check_names(name: str, options: Iterable[str]) -> None:
     known = planner_options(name)
     for option in (o for o in options if o not in known):
         others = [other for other in PLANNERS.names() if option in planner_options(other)]

@@ -261,7 +261,7 @@ def test_options_are_checked():
     problem = drawn_problem(5)
     with pytest.raises(UnknownName, match="unknown objective 'makspan'; did you mean 'makespan'"):
         plan(problem, "anytime", objective="makspan")
-    with pytest.raises(InvalidInput, match="iterations is 0; it must be 1 or more"):
+    with pytest.raises(InvalidInput, match="iterations is 0; it must be a whole number, 1 or more"):
         Anytime(iterations=0)
     with pytest.raises(InvalidInput, match="all weights of the objective are zero"):
         plan(problem, "anytime", objective={"makespan": 0.0})

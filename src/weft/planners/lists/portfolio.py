@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from weft.arguments import shown
+from weft.errors import InvalidInput
 from weft.model import Problem
 from weft.planners.planner import PLANNERS, Planner, Solution, refuse_choices, solve
 
@@ -18,7 +21,13 @@ class ListPortfolio:
     """
 
     name: str = "list-portfolio"
-    members: tuple[str, ...] = ("heft", "peft", "lookahead", "single-device")
+    members: Sequence[str] = ("heft", "peft", "lookahead", "single-device")
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        members = self.members
+        if isinstance(members, str) or not members or self.name in members:
+            raise InvalidInput(f"members is {shown(members)}; give names of other planners")
 
     @property
     def supports(self) -> frozenset[str]:

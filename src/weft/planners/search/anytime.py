@@ -6,12 +6,15 @@ It uses all cores.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from weft.arguments import whole
 from weft.errors import InvalidInput, Unsupported
 from weft.model import Cluster, Device, Links, Problem, Schedule, Workflow
 from weft.planners.lists.ranks import rank_order
@@ -57,6 +60,9 @@ CHAINS = 4
 PLAIN_SHARE = 0.25
 """Share of the time after which a search for a schedule with copies starts to make copies."""
 
+MOST_THREADS = 1024
+"""Each thread has a chain with memory of its own."""
+
 COPY_CELLS = 1_000_000
 """Most tasks x devices for a search with copies; above it, only quick planners make copies."""
 
@@ -95,18 +101,17 @@ class Anytime:
     duplicate: bool = False
     objective: str | Mapping[str, float] | Objective = "makespan"
     price: Prices = ()
-    jobs: tuple[int, ...] = ()
-    deadlines: tuple[float, ...] = ()
-    priorities: tuple[float, ...] = ()
+    jobs: ArrayLike = ()
+    deadlines: ArrayLike = ()
+    priorities: ArrayLike = ()
     progress: Progress | None = field(default=None, compare=False)
     name: str = "anytime"
 
     def __post_init__(self) -> None:
         """Check the options."""
-        for option in ("iterations", "threads"):
-            value = getattr(self, option)
-            if value is not None and value < 1:
-                raise InvalidInput(f"{option} is {value}; it must be 1 or more")
+        for option, most in (("iterations", sys.maxsize), ("threads", MOST_THREADS)):
+            if getattr(self, option) is not None:
+                whole(getattr(self, option), option, most=most)
 
     @property
     def supports(self) -> frozenset[str]:
@@ -117,7 +122,7 @@ class Anytime:
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
         """Plan the problem."""
         refuse_choices(problem, self.name)
-        objective = objective_of(self)
+        objective = objective_of(self, problem)
         if self.duplicate and not objective.plain:
             raise Unsupported(
                 f"planner '{self.name}' with duplicate=True handles the objective 'makespan' only; "

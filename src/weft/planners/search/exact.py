@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.arguments import whole
 from weft.errors import MissingExtra
 from weft.model import Problem, Schedule
 from weft.model.columns import FloatArray, IntArray
@@ -25,7 +26,7 @@ from weft.planners.colocation import colocation_bound
 from weft.planners.objective import Objective
 from weft.planners.packing import pack
 from weft.planners.planner import EXACT, PLANNERS, QUICK, Solution, refuse_choices
-from weft.planners.search.anytime import Anytime
+from weft.planners.search.anytime import MOST_THREADS, Anytime
 from weft.planners.search.clock import Clock
 from weft.planners.search.decoder import decode, make_decoder
 
@@ -78,6 +79,11 @@ class Exact:
 
     threads: int | None = None
     name: str = "exact"
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        if self.threads is not None:
+            whole(self.threads, "threads", most=MOST_THREADS)
 
     @property
     def supports(self) -> frozenset[str]:

@@ -17,8 +17,9 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from weft.errors import InvalidInput
+from weft.arguments import whole
 from weft.model import Problem, ProblemArrays, Schedule
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.objective import Goal, Objective, Prices
@@ -33,6 +34,9 @@ from weft.sim.kernel.order_moves import another_place, below, shift, uniform
 
 GENERATIONS = 300
 """Generations of a run without a time limit."""
+
+MOST_INDIVIDUALS = 1_000_000
+"""Largest population."""
 
 TOURNAMENT = 3
 """Individuals drawn per tournament; the best of them becomes a parent."""
@@ -81,19 +85,18 @@ class Genetic:
     generations: int | None = None
     objective: str | Mapping[str, float] | Objective = "makespan"
     price: Prices = ()
-    jobs: tuple[int, ...] = ()
-    deadlines: tuple[float, ...] = ()
-    priorities: tuple[float, ...] = ()
+    jobs: ArrayLike = ()
+    deadlines: ArrayLike = ()
+    priorities: ArrayLike = ()
     seeded: bool = True
     progress: Progress | None = field(default=None, compare=False)
     name: str = "genetic"
 
     def __post_init__(self) -> None:
         """Check the options."""
-        if self.population < 2 * ELITE:
-            raise InvalidInput(f"population is {self.population}; it must be {2 * ELITE} or more")
-        if self.generations is not None and self.generations < 1:
-            raise InvalidInput(f"generations is {self.generations}; it must be 1 or more")
+        whole(self.population, "population", least=2 * ELITE, most=MOST_INDIVIDUALS)
+        if self.generations is not None:
+            whole(self.generations, "generations", most=sys.maxsize)
 
     @property
     def supports(self) -> frozenset[str]:
@@ -103,7 +106,7 @@ class Genetic:
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
         """Plan the problem."""
         refuse_choices(problem, self.name)
-        objective = objective_of(self)
+        objective = objective_of(self, problem)
         if problem.n == 0:
             return Solution(Schedule.of(device=[], start=[], finish=[]))
         clock = Clock(seconds)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from math import inf
+from math import inf, isnan
 
+from weft.arguments import as_float, shown
+from weft.errors import InvalidInput
 from weft.model import Problem
 from weft.planners.bounds import lower_bound
 from weft.planners.planner import Plan, Planner, solve
@@ -32,8 +34,8 @@ def plan_variants(
     begin, clock = time.perf_counter(), Clock(seconds)
     choices = VariantChoices(
         problem,
-        -inf if min_accuracy is None else float(min_accuracy),
-        inf if budget is None else float(budget),
+        _limit(min_accuracy, "min_accuracy", without=-inf),
+        _limit(budget, "budget", without=inf),
         seed,
     )
     best = choices.search(Clock(None if seconds is None else SEARCH_SHARE * seconds))[:FINALISTS]
@@ -53,3 +55,12 @@ def plan_variants(
     took = time.perf_counter() - begin
     proved = min(bound, schedule.makespan)
     return Plan(resolved, schedule, planner.name, took, proved, variants=choices.chosen(pick))
+
+
+def _limit(value: float | None, option: str, *, without: float) -> float:
+    """Return a limit as a number, or `without` if there is none."""
+    if value is None:
+        return without
+    if isnan(found := as_float(value)):
+        raise InvalidInput(f"{option} is {shown(value)}; it must be a number")
+    return found

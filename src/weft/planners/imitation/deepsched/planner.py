@@ -11,6 +11,7 @@ the network.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -62,7 +63,7 @@ class DeepSched:
     5.0
     """
 
-    weights: str = ""
+    weights: str | Path = ""
     name: str = "deepsched"
 
     @property

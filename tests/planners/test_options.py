@@ -1,0 +1,105 @@
+"""Options of planners: values that make no sense are refused, even where they do not count."""
+
+from __future__ import annotations
+
+from math import nan
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import weft
+from weft.planners.objective import Objective
+from weft.planners.planner import PLANNERS, planner_options, timed_plan
+from weft.planners.search.anytime import Anytime
+from weft.planners.search.exact import Exact
+
+PROBLEM = weft.Problem.from_arrays(
+    [[1.0, 2.0], [3.0, 1.0], [1.0, 1.0]], [[0, 1], [0, 2]], [1.0, 2.0], bandwidth=1.0
+)
+
+
+@pytest.mark.parametrize("planner", PLANNERS.names())
+def test_no_option_of_any_planner_takes_any_object(planner):
+    for option in planner_options(planner):
+        with pytest.raises(
+            weft.InvalidInput, match=rf"^{option} (of planner '{planner}' is|must|is)"
+        ):
+            weft.plan(PROBLEM, planner, **{option: object()})
+
+
+@pytest.mark.parametrize(
+    ("planner", "options", "text"),
+    [
+        ("anytime", {"iterations": 1.5}, "iterations of planner 'anytime' is 1.5; it must be int"),
+        ("anytime", {"iterations": nan}, "iterations of planner 'anytime' is nan; it must be int"),
+        ("anytime", {"iterations": 0}, "iterations is 0; it must be a whole number, 1 or more"),
+        ("anytime", {"threads": 10**9}, "threads is 1000000000; it must be a whole number, 1 or m"),
+        ("anytime", {"duplicate": "yes"}, "duplicate of planner 'anytime' is 'yes'; it must be bo"),
+        ("exact", {"threads": 1.5}, "threads of planner 'exact' is 1.5; it must be int"),
+        ("exact", {"threads": 0}, "threads is 0; it must be a whole number, 1 or more"),
+        ("genetic", {"seeded": nan}, "seeded of planner 'genetic' is nan; it must be bool"),
+        ("genetic", {"population": 10**9}, "population is 1000000000; it must be a whole number"),
+        ("genetic", {"objective": 5}, "objective of planner 'genetic' is 5; it must be str"),
+        ("cpop", {"rank": []}, "rank of planner 'cpop' is a list of 0 entries; it must be str"),
+        ("deepsched", {"weights": []}, "weights of planner 'deepsched' is a list of 0 entries"),
+        ("list-portfolio", {"members": []}, "members is a list of 0 entries; give names of other"),
+        ("list-portfolio", {"members": "heft"}, "members is 'heft'; give names of other planners"),
+        ("list-portfolio", {"members": ["list-portfolio"]}, "give names of other planners"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(planner, options, text):
+    with pytest.raises(weft.InvalidInput) as caught:
+        weft.plan(PROBLEM, planner, **options)
+    assert text in str(caught.value)
+    with pytest.raises(weft.InvalidInput):
+        timed_plan(PROBLEM, planner, **options)
+
+
+@pytest.mark.parametrize("planner", ["anytime", "genetic"])
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"jobs": [0, 1]}, "jobs labels 2 tasks, but 'problem' has 3"),
+        ({"jobs": [0.5, 0, 0]}, "jobs must hold whole numbers; found 0.5"),
+        ({"jobs": "x"}, "jobs must hold numbers"),
+        ({"deadlines": [nan]}, "the deadline of job 0 is nan; it must be a time"),
+        ({"deadlines": 5.0}, "deadlines is 5.0; give a list of numbers"),
+        ({"deadlines": [1.0, 2.0]}, "need deadlines of 1 jobs; got 2"),
+        ({"priorities": [nan]}, "priority of job 0 is nan; it must be a number above -1"),
+        ({"price": [1.0]}, "needs a price for each of 2 devices; got 1"),
+        ({"price": [nan, 1.0]}, "price of device 0 is nan; it must be a number 0 or more"),
+        ({"price": 1.5}, "price of planner '{planner}' is 1.5"),
+        ({"price": {"d0": 1.0}}, "price has nothing for device 'd1'"),
+        ({"objective": Objective.of("makespan"), "jobs": [0, 0, 0]}, "has its own jobs; leave out"),
+    ],
+)
+def test_parts_of_objectives_are_checked_even_if_they_do_not_count(planner, options, text):
+    with pytest.raises(weft.InvalidInput) as caught:
+        weft.plan(PROBLEM, planner, **options)
+    assert text.format(planner=planner) in str(caught.value)
+
+
+def test_planners_check_the_options_of_their_own_objects():
+    for made in (Anytime, Exact):
+        with pytest.raises(weft.InvalidInput, match=r"threads is 'x'; it must be a whole number"):
+            made(threads="x")
+
+
+def test_sound_options_of_other_types_stay_sound():
+    lists = {"jobs": np.array([0, 0, 1]), "deadlines": [9, np.inf], "price": np.ones(2)}
+    made = weft.plan(PROBLEM, "genetic", generations=np.int64(2), objective="late", **lists)
+    assert weft.check(PROBLEM, made) == []
+    assert weft.plan(PROBLEM, "list-portfolio", members=["heft", "cpop"]).makespan == 3.0
+    with pytest.raises(weft.WeftError, match="gone"):
+        weft.plan(PROBLEM, "deepsched", weights=Path("gone.safetensors"))
+
+
+def test_limits_on_variants_are_numbers():
+    ways = {"t0": (weft.Variant("a"), weft.Variant("b", factor=0.5))}
+    flow = weft.Workflow(work=[1.0], src=[], dst=[], data=[], variants=ways)
+    problem = weft.Problem.bind(flow, weft.Cluster(speed=[1.0]))
+    for option in ("min_accuracy", "budget"):
+        for value in ("x", nan, [], object()):
+            with pytest.raises(weft.InvalidInput, match=rf"^{option} is .*; it must be a number$"):
+                weft.plan(problem, "heft", **{option: value})
