@@ -93,5 +93,7 @@ def test_a_weighted_mix_lies_between():
 def test_options_are_checked():
     with pytest.raises(InvalidInput, match="population is 1; it must be a whole number, 4 or more"):
         plan(drawn_problem(5), "genetic", population=1)
-    with pytest.raises(InvalidInput, match="generations is 0; it must be a whole number, 1 or more"):
+    with pytest.raises(
+        InvalidInput, match="generations is 0; it must be a whole number, 1 or more"
+    ):
         plan(drawn_problem(5), "genetic", generations=0)
