@@ -149,6 +149,12 @@ def test_a_saved_plan_is_exported_as_it_is(tmp_path):
     assert names == ["prep", "a2", "a1", "a0", "merge"]
 
 
+def test_a_workflow_without_commands_says_how_to_give_them(tmp_path):
+    weft.save(weft.generate("cholesky", tiles=2), tmp_path / "w.json")
+    with pytest.raises(weft.InvalidInput, match=r"tasks have no commands; give them with --comm"):
+        load_commands(tmp_path / "w.json")
+
+
 def test_jobs_that_take_no_time_come_after_those_they_need():
     b = weft.WorkflowBuilder("zero")
     for name in ("late", "early"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,10 @@ from weft.errors import InvalidInput
 
 if TYPE_CHECKING:
     from weft.model import Cluster, Problem
+
+
+RESULTS = "a schedule or a trace, as written by weft plan --out or weft simulate --out"
+"""Files of `weft view` and `weft explain`."""
 
 
 def add_option(
@@ -230,6 +235,18 @@ def read_cluster(args: argparse.Namespace) -> Cluster | None:
 
         return load_cluster(args.cluster)
     return None
+
+
+@contextmanager
+def taking(what: str) -> Iterator[None]:
+    """Name what a verb takes instead of a reader in Python, for files of another content."""
+    try:
+        yield
+    except InvalidInput as error:
+        text, hint, _ = str(error).partition("; read it with weft.formats.")
+        if not hint:
+            raise
+        raise InvalidInput(f"{text}; give {what}") from None
 
 
 def problem_of_schedule(path: Path, args: argparse.Namespace) -> Problem:

@@ -55,12 +55,16 @@ def run(args: argparse.Namespace) -> None:
 
     from weft.cli.output import emit, progress
     from weft.formats.native.stream_toml import load_stream, load_streams
+    from weft.generators.generators import refuse_huge
 
     shared = load_streams(args.stream)
     from weft.learn.conditional.scores import completions, service_figures, shared_completions
     from weft.policies.conditional.evaluate import variants
     from weft.policies.load import load_policy
 
+    if args.jobs is not None:
+        most = max(stream.problem.n for stream in shared.streams)
+        refuse_huge(args.jobs * most, f"--jobs {args.jobs}: a draw")
     points, together = None, len(shared.streams) > 1
     if together:
         refuse_given(args, "--probabilities --own --idle", "for several streams on the same units")

@@ -14,6 +14,7 @@ from weft.cli.arguments import (
     excludes,
     read_problem,
     refuse_given,
+    taking,
     uncertainty,
 )
 from weft.cli.plan import add_outputs, save_outputs, written
@@ -169,7 +170,8 @@ def _workload(args: argparse.Namespace) -> Workload:
         raise InvalidInput("give either workflow files or --workload; see: weft simulate --help")
     excludes(args, "--workload", "--jobs --arrivals --load --rate --slack --cluster --gpus")
     if args.workload is not None:
-        return load_workload(args.workload)
+        with taking("workflow files without --workload, and --gpus or --cluster"):
+            return load_workload(args.workload)
     process = args.arrivals or ("batch" if args.jobs == 1 else "poisson")
     if process == "batch":
         refuse_given(args, "--load --rate", "when all jobs arrive at once")

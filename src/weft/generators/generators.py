@@ -131,9 +131,9 @@ def generate(name: str, *, seed: int = 0, **options: Any) -> Workflow:
     extra = {key: options.pop(key, None) for key in ("ccr", "tasks") if key not in own}
     if extra.get("tasks") is not None:
         tasks = whole(extra["tasks"], "tasks")
-        _refuse_huge(tasks, "a workflow")
+        refuse_huge(tasks, "a workflow")
         options = {**options, _SIZE[name]: _largest_size(name, tasks, options)}
-    _refuse_huge(estimated_tasks(name, options), f"generator '{name}' with these options")
+    refuse_huge(estimated_tasks(name, options), f"generator '{name}' with these options")
     workflow = make(seed=seed, **options)
     return workflow if extra.get("ccr") is None else scale_ccr(workflow, extra["ccr"])
 
@@ -178,7 +178,8 @@ def _positive(value: object) -> int:
     return max(1, int(value.__index__())) if hasattr(value, "__index__") else 1
 
 
-def _refuse_huge(tasks: int, what: str) -> None:
+def refuse_huge(tasks: int, what: str) -> None:
+    """Refuse more tasks than WEFT_MAX_TASKS, before memory is taken."""
     text = os.environ.get("WEFT_MAX_TASKS", "").strip() or str(MAX_TASKS)
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise InvalidInput(f"WEFT_MAX_TASKS is {text[:60]!r}; it must be a whole number")

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from weft.arguments import number, one_of, whole
 from weft.errors import InvalidInput
 from weft.generators.ccr import scale_ccr
-from weft.generators.generators import generator_options
+from weft.generators.generators import generator_options, refuse_huge
 from weft.generators.layered import layered
 from weft.model import Cluster, Problem, Workload
 from weft.model.columns import FloatArray, IntArray
@@ -174,6 +174,8 @@ def stream_of(
     """
     problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
     share, jobs = _shares(problems, weights), whole(jobs, "jobs")
+    least = max(1, min(problem.n for problem in problems))
+    refuse_huge(jobs * least, f"a stream of {jobs} jobs")
     if load is not None and rate is not None:
         raise InvalidInput(f"give either load ({load}) or rate ({rate}), not both")
     if process == "batch":

@@ -55,7 +55,7 @@ def test_numbers_may_be_short():
         ("bandwidth x0", "factor must be a finite number above zero"),
         ("bandwidth xnan", "factor must be a finite number above zero"),
         ("faster 2", "has no name; write it like: faster align=1.5"),
-        ("add 0xa", "count must be 1 or more"),
+        ("add 0xa", "^add 0xa: the count must be 1 or more"),
         ("add 1xa@-1", "price is -1.0; it must be 0 or more"),
         ("remove c", "no device or kind is called 'c'"),
         ("remove 2xdevice", "cannot remove 2xdevice"),

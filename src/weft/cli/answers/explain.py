@@ -6,7 +6,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.cli.arguments import add_file, add_option, add_problem, problem_of_schedule
+from weft.cli.arguments import (
+    RESULTS,
+    add_file,
+    add_option,
+    add_problem,
+    problem_of_schedule,
+    taking,
+)
 
 if TYPE_CHECKING:
     from weft.model.explain import Explanation
@@ -61,7 +68,8 @@ def _explained(path: Path, args: argparse.Namespace) -> Explanation:
     from weft.model import Trace
     from weft.model.explain import explain
 
-    result = load_result(path)
+    with taking(RESULTS):
+        result = load_result(path)
     if isinstance(result, Trace):
         given = [o for o in ("problem", "cluster", "gpus") if getattr(args, o) is not None]
         if given and args.against is None:

@@ -6,7 +6,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_file, add_option, add_problem, problem_of_schedule, refuse_given
+from weft.cli.arguments import (
+    RESULTS,
+    add_file,
+    add_option,
+    add_problem,
+    problem_of_schedule,
+    refuse_given,
+    taking,
+)
 
 if TYPE_CHECKING:
     from weft.model import Problem, Schedule, Trace
@@ -85,7 +93,8 @@ def _results(args: argparse.Namespace) -> dict[str, tuple[Schedule | Trace, Prob
     found: dict[str, tuple[Schedule | Trace, Problem | None]] = {}
     problem = None
     for path in args.file:
-        result = load_result(path)
+        with taking(RESULTS):
+            result = load_result(path)
         if not isinstance(result, Trace):
             problem = problem or problem_of_schedule(path, args)
         name = path.stem if path.stem not in found else str(path)

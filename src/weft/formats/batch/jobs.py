@@ -128,6 +128,11 @@ def load_commands(path: Path) -> dict[str, list[str]]:
         record = Record(parse_json(decode_text(read_bytes(path))))
         if is_wfformat(record):
             return recorded_commands(record)
+        if "format" in record.content and not isinstance(record.content["format"], list):
+            raise InvalidInput(
+                "its tasks have no commands; give them with --commands commands.json, which holds "
+                '{"task or kind": ["program", "argument", ...]}'
+            )
         return {name: record.strings(name) for name in record.content}
 
 

@@ -57,7 +57,7 @@ class AddDevice:
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise InvalidInput(f"add {self}: the count must be 1 or more")
+            raise InvalidInput(f"{self}: the count must be 1 or more")
         if self.price is not None and not 0 <= self.price < np.inf:
             raise InvalidInput(f"add {self.kind}: the price is {self.price}; it must be 0 or more")
 
