@@ -331,7 +331,7 @@ TIMED_AGAIN = 30.0
 
 
 def _create(name: str, options: Mapping[str, object]) -> Planner:
-    """Make the planner of a name; refuse options that it does not have or that do not fit."""
+    """Make the planner of a name; refuse unknown options and those that do not fit."""
     if options:  # looking up the options takes longer than a small plan
         _check_names(name, options)
         refuse_misfits(PLANNERS.factory(name), options, f"planner '{name}'")
