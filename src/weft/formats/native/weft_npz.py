@@ -6,6 +6,7 @@ It has the keys of the JSON, nested ones as paths; no pickles and no times.
 from __future__ import annotations
 
 import io
+import re
 import sys
 import warnings
 import zipfile
@@ -20,6 +21,9 @@ from weft.formats.parsing.limits import check_bytes
 ZIP_MAGIC = b"PK\x03\x04"
 OLDEST = (1980, 1, 1, 0, 0, 0)
 """The one time stamp all members get, so that the same object gives the same bytes."""
+
+_SPECIAL, _ESCAPED = re.compile(r"[%/\\\x00]"), re.compile("%(25|2F|5C|00)")
+"""Characters of keys that are escaped in paths, and how they are written there."""
 
 
 def write_npz(record: dict[str, Any]) -> bytes:
@@ -41,7 +45,7 @@ def _columns(value: object, key: str) -> list[tuple[str, NDArray[Any]]]:
         return [
             pair
             for name, entry in value.items()
-            for pair in _columns(entry, f"{key}/{name}" if key else name)
+            for pair in _columns(entry, f"{key}/{_escaped(name)}" if key else _escaped(name))
         ]
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return [pair for i, entry in enumerate(value) for pair in _columns(entry, f"{key}/{i}")]
@@ -54,6 +58,15 @@ def _columns(value: object, key: str) -> list[tuple[str, NDArray[Any]]]:
         return [(key, np.array(value, np.str_))]
     column = np.asarray(value)
     return [(key, np.ascontiguousarray(column) if column.ndim else column)]
+
+
+def _escaped(name: str) -> str:
+    """Return a key without what ends a part of a path, as in URLs."""
+    return _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", name)
+
+
+def _unescaped(part: str) -> str:
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), part)
 
 
 def _refuse_nul(key: str, text: str) -> None:
@@ -129,7 +142,7 @@ def _codes(text: NDArray[Any]) -> NDArray[Any]:
 
 
 def _enter(nested: dict[str, Any], path: str, array: NDArray[Any]) -> None:
-    *folders, key = path.split("/")
+    *folders, key = (_unescaped(part) for part in path.split("/"))
     for folder in folders:
         nested = nested.setdefault(folder, {})
         if not isinstance(nested, dict):
