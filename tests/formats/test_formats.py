@@ -280,7 +280,7 @@ def test_save_refuses(folder):
     problem = Problem.from_arrays([[1.0]])
     with pytest.raises(
         InvalidInput,
-        match=r"a Problem cannot be saved as '\.yaml'; known: \.json, \.npz, \.dot, \.gv",
+        match=r"a Problem cannot be saved as '\.yaml'; known: \.json, \.npz, \.wfformat\.json",
     ):
         formats.save(problem, folder / "x.yaml")
     with pytest.raises(InvalidInput, match="cannot be written"):

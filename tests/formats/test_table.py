@@ -26,12 +26,13 @@ OBJECTS = {
     Trace: weft.simulate(WORKLOAD, "eft", scenario=Scenario.of(WORKLOAD)),
 }
 PLAIN = Problem.bind(
-    Workflow(work=[2.0, 3.0], src=[0], dst=[1], data=[10.0]), Cluster(speed=[1.0, 2.0])
+    Workflow(work=[2.0, 3.0], src=[0], dst=[1], data=[10.0]),
+    Cluster(speed=[1.0], names=("n/0",), kinds=("cpu",), nodes=("n",)),
 )
-"""A problem without durations by device, for formats that have one run time per task."""
+"""A problem that formats with one run time per task and machines of cores hold."""
 
 LOSSY = ("dot", "wfformat", "wfformat-1.6", "dax", "chrome-trace")
-"""Formats without a place for all that an object holds; their own tests compare the rest."""
+"""Formats without a place for all that an object holds; `test_holding.py` compares the rest."""
 
 _FILES = Path(__file__).parent / "samples"
 SAMPLES = {

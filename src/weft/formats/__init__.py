@@ -2,6 +2,7 @@
 
 - `loading`, `saving`: `load` and `save`, which go through the table of formats
 - `table`: every format with its suffixes, reader and writer
+- `holding`: refusals of what a format cannot hold
 - `binding`: a workflow from a file on a cluster
 - `batch`: plans as jobs of Slurm and HyperQueue
 - `native`: weft's own JSON, NPZ and TOML

@@ -20,6 +20,7 @@ from weft.formats.graphs.stg import read_stg
 from weft.formats.graphs.task_table import read_task_table
 from weft.formats.graphs.taskgraph import FORMAT, read_taskgraph
 from weft.formats.graphs.wfformat import is_wfformat, machines_of, read_wfformat, write_wfformat
+from weft.formats.holding import GRAPH
 from weft.formats.native.cluster_toml import read_cluster_toml, write_cluster_toml
 from weft.formats.native.weft_json import write_json
 from weft.formats.native.weft_npz import ZIP_MAGIC, read_npz, write_npz
@@ -138,7 +139,8 @@ class Format:
     """One file format; without `read` it is only written, without `write` only read.
 
     `seconds`: its work is in seconds on the machine of the record, which has speed 1. `machines`
-    returns those that the file names beside its workflow.
+    returns those that the file names beside its workflow. `keeps`: the fields of a workflow that
+    the format holds, if these are not all; `save` refuses a workflow that uses others.
     """
 
     name: str
@@ -150,6 +152,7 @@ class Format:
     write: Callable[[Any, Problem | None], bytes] | None = None
     machines: Callable[[File, Workflow], Cluster | None] = lambda *_: None
     seconds: bool = False
+    keeps: frozenset[str] | None = None
 
 
 def _named_record(thing: Savable, problem: Problem | None) -> dict[str, Any]:
@@ -174,10 +177,6 @@ def _lines_or(
     )
 
 
-def _workflow_of(thing: Workflow | Problem) -> Workflow:
-    return thing.workflow if isinstance(thing, Problem) else thing
-
-
 def _graph_format(
     name: str,
     suffixes: tuple[str, ...],
@@ -187,20 +186,22 @@ def _graph_format(
     *,
     of: str = "text",
     seconds: bool = False,
+    keeps: frozenset[str] = GRAPH,
 ) -> Format:
-    """Return a format of workflows with a syntax of its own.
+    """Return a format of workflows with a syntax of its own, without machines.
 
     `of`: the part of a file that `read` takes.
     """
     return Format(
         name,
         suffixes,
-        (Workflow,) if write is None else (Workflow, Problem),
+        (Workflow,),
         summary,
         recognise=lambda file: file.syntax == SYNTAX[suffixes[0]],
         read=lambda file: read(getattr(file, of), name=file.name),
-        write=None if write is None else lambda thing, _: write(_workflow_of(thing)),
+        write=None if write is None else lambda thing, _: write(thing),
         seconds=seconds,
+        keeps=keeps,
     )
 
 
@@ -238,6 +239,7 @@ _ROWS = (
         "Workflows as Graphviz graphs; read and written.",
         read_dot,
         write_dot,
+        keeps=GRAPH | {"durations"},
     ),
     _graph_format("stg", (".stg",), "Workflows of the Standard Task Graph Set; read.", read_stg),
     Format(
@@ -314,6 +316,7 @@ _ROWS = (
         write=lambda thing, _: write_wfformat(thing),
         machines=lambda file, workflow: machines_of(file.record, workflow),
         seconds=True,
+        keeps=GRAPH,
     ),
     Format(
         "wfformat-1.6",
@@ -321,6 +324,7 @@ _ROWS = (
         (Workflow, Problem),
         "WfFormat 1.6, which has the keys of 1.5; written.",
         write=lambda thing, _: write_wfformat(thing, version="1.6"),
+        keeps=GRAPH,
     ),
     _graph_format(
         "dax",

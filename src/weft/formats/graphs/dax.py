@@ -6,6 +6,7 @@ The parser stops at a document type, so no entity is ever declared or expanded.
 from __future__ import annotations
 
 import math
+import re
 from typing import NamedTuple
 from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
@@ -16,6 +17,7 @@ from weft.arguments import shown
 from weft.errors import InvalidInput, UnknownName, WeftError
 from weft.formats.graphs.taskgraph import number_kinds, whole_cores
 from weft.formats.graphs.wfformat import shared_bytes
+from weft.formats.holding import REMEDY, refuse_empty_names
 from weft.formats.parsing.limits import MAX_DEPTH, check_cells, check_graph
 from weft.formats.parsing.quantity import quantity
 from weft.model import Workflow
@@ -32,6 +34,9 @@ ELEMENT_CELLS = 32
 """Cells that one element counts for: reading half a million takes about a second."""
 
 NAMESPACE = "http://pegasus.isi.edu/schema/DAX"
+
+_NO_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+"""Characters that no document of XML 1.0 holds (section 2.2)."""
 
 
 class _Job(NamedTuple):
@@ -184,9 +189,8 @@ def write_dax(workflow: Workflow) -> bytes:
 
     Every edge with data is a file.
     """
-    if workflow.durations or workflow.conditional:
-        what = "durations by device" if workflow.durations else "choices"
-        raise InvalidInput(f"workflow '{workflow.name}' has {what}, which DAX cannot hold")
+    refuse_empty_names(workflow, "dax")
+    _refuse_inexact(workflow)
     names = [_attribute(name) for name in workflow.task_names]
     uses: list[list[str]] = [[] for _ in names]
     after: list[list[str]] = [[] for _ in names]
@@ -216,7 +220,27 @@ def write_dax(workflow: Workflow) -> bytes:
     return "\n".join([*lines, "</adag>", ""]).encode()
 
 
+def _refuse_inexact(workflow: Workflow) -> None:
+    """Refuse empty kinds, which the reader replaces, and memory inexact in MiB."""
+    inexact = workflow.memory / MEBIBYTE * MEBIBYTE != workflow.memory
+    for t, kind in enumerate(workflow.kind.tolist()):
+        if not workflow.kinds[kind]:
+            raise InvalidInput(
+                f"the kind of task '{workflow.task_name(t)}' is '', which dax cannot hold; rename "
+                f"it, or {REMEDY}"
+            )
+        if inexact[t]:
+            raise InvalidInput(
+                f"memory of task '{workflow.task_name(t)}' is {workflow.memory[t]:g} bytes, which "
+                f"dax cannot hold in MiB; {REMEDY}"
+            )
+
+
 def _attribute(text: str) -> str:
-    """Quote a text; characters that XML cannot hold become ``?``."""
-    kept = "".join(c if c.isprintable() or c in "\t\n" else "?" for c in text)
-    return quoteattr(kept)
+    """Quote a text; refuse characters that XML cannot hold."""
+    if (bad := _NO_XML.search(text)) is not None:
+        raise InvalidInput(
+            f"the name {shown(text)} has the character {bad[0]!r}, which dax cannot hold; rename "
+            f"it, or {REMEDY}"
+        )
+    return quoteattr(text)

@@ -21,6 +21,7 @@ import numpy as np
 from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.formats.graphs.taskgraph import number_kinds, whole_cores
+from weft.formats.holding import REMEDY
 from weft.formats.native.weft_json import write_json
 from weft.formats.parsing.limits import check_cells, check_graph
 from weft.formats.parsing.quantity import quantity
@@ -328,10 +329,13 @@ def _data(src: str, dst: str, row: Attributes) -> float:
 
 
 def write_dot(workflow: Workflow) -> bytes:
-    """Return a DOT graph that `read_dot` can read.
-
-    It cannot read branches, which are only drawn.
-    """
+    """Return a DOT graph that `read_dot` reads as the same workflow."""
+    if not workflow.name:
+        raise InvalidInput("the workflow has the name '', which dot cannot hold; rename it")
+    if workflow.durations and not workflow.n:
+        raise InvalidInput(
+            f"workflow '{workflow.name}' has durations of no task, which dot cannot hold; {REMEDY}"
+        )
     lines = [f"digraph {_quoted(workflow.name)} {{"]
     lines += [
         f"  {_quoted(workflow.task_name(t))} [{_node_text(workflow, t)}];"
@@ -359,13 +363,7 @@ def _node_text(w: Workflow, t: int) -> str:
 
 
 def _edge_text(w: Workflow, e: int) -> str:
-    made = f"label={_quoted(f'{w.data[e]:g} B')}, data={_quoted(repr(float(w.data[e])))}"
-    c = int(w.choices.edge_choice[e])
-    if c >= 0:
-        branch = w.choices.branches(c)[int(w.choices.edge_branch[e])]
-        made += f', style="dashed", when={_quoted(w.choices.labels[branch])}'
-        made += f', probability="{float(w.choices.probability[branch])!r}"'
-    return made
+    return f"label={_quoted(f'{w.data[e]:g} B')}, data={_quoted(repr(float(w.data[e])))}"
 
 
 def _quoted(text: str) -> str:

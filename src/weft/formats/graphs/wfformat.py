@@ -1,7 +1,9 @@
 """WfFormat 1.5 and 1.6 of WfCommons: recorded executions of workflows.
 
 The format is described at wfcommons.org/format. Both versions have the same keys; 1.6 adds
-summaries, which are not read.
+summaries, which are not read. In files of other systems the identifier of a task is its name and
+the name is its kind; files that weft wrote have two keys more, which the schema allows: ``kind`` of
+a task, whose name is then the true one, and ``cluster``, the name of the machines.
 """
 
 from __future__ import annotations
@@ -9,12 +11,16 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from typing import Any
 
 import numpy as np
 
+from weft import __version__
 from weft.errors import InvalidInput, UnknownName
 from weft.formats.graphs.taskgraph import number_kinds, whole_cores
+from weft.formats.holding import REMEDY, refuse_empty_names, refuse_lost_machines
+from weft.formats.native.costs import encode_costs
 from weft.formats.parsing.limits import check_cells, check_devices, check_graph
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record
@@ -22,6 +28,10 @@ from weft.formats.traces.recording import distinct
 from weft.model import Cluster, Device, Problem, Workflow
 from weft.model.validation import refuse_negative, unique_names
 from weft.registry import closest
+
+FORMAT = "wfformat"
+SYSTEM = "weft"
+"""The runtime system of files that weft wrote."""
 
 _NUMBERING = re.compile(r"_ID\d+$")
 
@@ -51,14 +61,15 @@ def read_wfformat(record: Record, *, name: str) -> Workflow:
     tasks = specification.children("tasks")
     ids = [task.text("id") for task in tasks]
     index = unique_names(ids, "task")
-    labels = [_NUMBERING.sub("", task.text("name", i)) for task, i in zip(tasks, ids, strict=True)]
+    ours = _is_ours(record)
+    labels, names = _labels(tasks, ids, ours=ours)
     kinds, kind = number_kinds(labels)
     work, memory, cores = _executions(workflow, index)
     pairs = _edges(tasks, index)
     check_graph(len(ids), len(pairs))
     return Workflow(
-        name=name,
-        names=tuple(ids),
+        name=record.text("name", name) if ours else name,
+        names=names,
         kinds=kinds,
         kind=kind,
         work=work,
@@ -68,6 +79,28 @@ def read_wfformat(record: Record, *, name: str) -> Workflow:
         dst=np.array([d for _, d in pairs], np.int64),
         data=_shared_bytes(tasks, pairs, _sizes(specification)),
     )
+
+
+def _is_ours(record: Record) -> bool:
+    """Return whether weft wrote a record.
+
+    Only then its names are those of weft's objects.
+    """
+    system = record.content.get("runtimeSystem")
+    return isinstance(system, dict) and system.get("name") == SYSTEM
+
+
+def _labels(
+    tasks: list[Record], ids: list[str], *, ours: bool
+) -> tuple[list[str], tuple[str, ...]]:
+    """Return the kinds and the names of tasks."""
+    labels, names = [], []
+    for task, identifier in zip(tasks, ids, strict=True):
+        exact = ours and "kind" in task
+        label = task.text("kind") if exact else task.text("name", identifier)
+        labels.append(label if exact else _NUMBERING.sub("", label))
+        names.append(task.text("name") if exact else identifier)
+    return labels, tuple(names)
 
 
 def _executions(
@@ -167,10 +200,14 @@ def _files(task: Record, key: str, sizes: dict[str, float]) -> list[str]:
 def recorded_commands(record: Record) -> dict[str, list[str]]:
     """Return the program and the arguments of each task that has a command."""
     found: dict[str, list[str]] = {}
-    for r in record.child("workflow").child("execution").children("tasks"):
+    workflow = record.child("workflow")
+    tasks = workflow.child("specification").children("tasks") if _is_ours(record) else []
+    true_name = {task.text("id"): task.text("name") for task in tasks if "kind" in task}
+    for r in workflow.child("execution").children("tasks"):
         if "command" in r:
-            command = r.child("command")
-            found[r.text("id")] = [command.text("program"), *command.strings("arguments", ())]
+            command, task = r.child("command"), r.text("id")
+            argv = [command.text("program"), *command.strings("arguments", ())]
+            found[true_name.get(task, task)] = argv
     return found
 
 
@@ -207,6 +244,8 @@ def machines_of(record: Record, workflow: Workflow) -> Cluster | None:
             shared["memory"][node] = shared["memory"].get(node, 0.0) + memory
     noun = "machine" if len(rows) == 1 else "machines"
     name = f"{len(rows)} {noun} of the file"
+    if _is_ours(record):
+        name = execution.text("cluster", name)
     return Cluster.of(devices, capacity=shared, name=name) if devices else None
 
 
@@ -223,71 +262,104 @@ _ID = re.compile(r"[^0-9a-zA-Z_.#:/-]")
 def write_wfformat(thing: Workflow | Problem, *, version: str = "1.5") -> bytes:
     """Return the text of a workflow, with the machines of its problem.
 
-    Characters that WfFormat does not allow in names become ``_``. Every edge with data is a file.
+    Characters that WfFormat does not allow in identifiers become ``_`` there; the name of the task
+    has them. Every edge with data is a file.
     """
     workflow = thing if isinstance(thing, Workflow) else thing.workflow
-    if workflow.durations or workflow.conditional:
-        what = "durations by device" if workflow.durations else "choices"
-        raise InvalidInput(f"workflow '{workflow.name}' has {what}, which WfFormat cannot hold")
-    ids = distinct(_ID.sub("_", name) or "task" for name in workflow.task_names)
-    edges = [
-        (ids[s], ids[d], data)
-        for s, d, data in zip(
-            workflow.src.tolist(), workflow.dst.tolist(), workflow.data.tolist(), strict=True
-        )
-    ]
-    lists: list[dict[str, list[str]]] = [{i: [] for i in ids} for _ in range(4)]
-    parents, children, inputs, outputs = lists
-    files = []
-    for source, target, data in edges:
-        children[source].append(target)
-        parents[target].append(source)
-        if data > 0:
-            file = f"{source}.to.{target}"
-            outputs[source].append(file)
-            inputs[target].append(file)
-            files.append({"id": file, "sizeInBytes": math.ceil(data)})
-    kinds = [workflow.kinds[k] for k in workflow.kind.tolist()]
-    specified = [
-        {
-            "name": kind,
-            "id": i,
-            "parents": parents[i],
-            "children": children[i],
-            "inputFiles": inputs[i],
-            "outputFiles": outputs[i],
-        }
-        for i, kind in zip(ids, kinds, strict=True)
-    ]
+    refuse_empty_names(workflow, FORMAT)
+    ids = distinct(_ID.sub("_", name) for name in workflow.task_names)
+    specified, files = _specification(workflow, ids)
     columns = (workflow.work.tolist(), workflow.memory.tolist(), workflow.cores.tolist())
     executed = [
-        {"id": i, "runtimeInSeconds": work, "memoryInBytes": math.ceil(memory), "coreCount": cores}
+        {"id": i, "runtimeInSeconds": work, "memoryInBytes": _whole(memory), "coreCount": cores}
         for i, work, memory, cores in zip(ids, *columns, strict=True)
     ]
+    with np.errstate(over="ignore"):
+        total = float(workflow.work.sum())  # as if one task ran after the other
     execution: dict[str, Any] = {
-        "makespanInSeconds": float(workflow.work.sum()),  # as if one task ran after the other
+        "makespanInSeconds": min(total, sys.float_info.max),
         "executedAt": "1970-01-01T00:00:00+00:00",
         "tasks": executed,
     }
     if isinstance(thing, Problem):
-        execution["machines"] = _machines(thing.cluster)
+        execution |= {"machines": _machines(thing.cluster), "cluster": thing.cluster.name}
     document = {
         "name": workflow.name,
         "schemaVersion": version,
+        "runtimeSystem": {"name": SYSTEM, "version": __version__},
         "workflow": {"specification": {"tasks": specified, "files": files}, "execution": execution},
     }
+    if isinstance(thing, Problem):
+        _refuse_lost(thing, Record(document))
     return json.dumps(document, indent=1, allow_nan=False).encode("ascii")
 
 
-def _machines(cluster: Cluster) -> list[dict[str, Any]]:
-    made = []
-    for node in dict.fromkeys(cluster.nodes):
-        own = [d for d in range(cluster.p) if cluster.nodes[d] == node]
-        machine: dict[str, Any] = {
-            "nodeName": node,
-            "cpu": {"coreCount": int(_amount(cluster, "cores", node, cluster.cores[own].sum()))},
+def _specification(
+    workflow: Workflow, ids: list[str]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the tasks and the files of a workflow."""
+    ends = list(zip(workflow.src.tolist(), workflow.dst.tolist(), strict=True))
+    lists: list[list[list[str]]] = [[[] for _ in ids] for _ in range(4)]
+    parents, children, inputs, outputs = lists
+    names = distinct(f"{ids[s]}.to.{ids[d]}" for s, d in ends)
+    files = []
+    for (s, d), file, data in zip(ends, names, workflow.data.tolist(), strict=True):
+        children[s].append(ids[d])
+        parents[d].append(ids[s])
+        if data > 0:
+            if not data.is_integer():
+                raise InvalidInput(
+                    f"edge '{workflow.task_name(s)}' -> '{workflow.task_name(d)}' has {data:g} "
+                    f"bytes; {FORMAT} holds whole bytes: round them, or {REMEDY}"
+                )
+            outputs[s].append(file)
+            inputs[d].append(file)
+            files.append({"id": file, "sizeInBytes": int(data)})
+    kinds = [workflow.kinds[k] for k in workflow.kind.tolist()]
+    plain = tuple(ids) == workflow.task_names and all(
+        kind and not _NUMBERING.search(kind) for kind in kinds
+    )
+    specified = [
+        {
+            **({"name": kind} if plain else {"name": name, "kind": kind}),
+            "id": i,
+            "parents": parents[t],
+            "children": children[t],
+            "inputFiles": inputs[t],
+            "outputFiles": outputs[t],
         }
-        memory = _amount(cluster, "memory", node, float(cluster.memory[own].max()))
+        for t, (i, name, kind) in enumerate(zip(ids, workflow.task_names, kinds, strict=True))
+    ]
+    return specified, files
+
+
+def _whole(number: float) -> float:
+    """Return a whole number as one, since most readers expect whole bytes."""
+    return int(number) if number.is_integer() else number
+
+
+def _refuse_lost(problem: Problem, document: Record) -> None:
+    refuse_lost_machines(problem.cluster, machines_of(document, problem.workflow), FORMAT)
+    if encode_costs(problem):
+        raise InvalidInput(
+            f"problem '{problem.name}' has measured costs, which {FORMAT} cannot hold; {REMEDY}"
+        )
+
+
+def _machines(cluster: Cluster) -> list[dict[str, Any]]:
+    """Return a machine per node.
+
+    A node of one device with several cores is a machine without `cpu`, whose reader makes a device
+    per core.
+    """
+    made = []
+    for node in cluster.node_names:
+        own = [d for d in range(cluster.p) if cluster.nodes[d] == node]
+        cores = int(_amount(cluster, "cores", node, cluster.cores[own].sum()))
+        machine: dict[str, Any] = {"nodeName": node}
+        if len(own) > 1 or cores == 1:
+            machine["cpu"] = {"coreCount": cores}
+        memory = float(cluster.memory[own].max())
         if math.isfinite(memory):
             machine["memoryInBytes"] = int(memory)
         made.append(machine)
