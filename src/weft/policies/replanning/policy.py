@@ -28,7 +28,7 @@ from weft.policies.replanning.state import PAIR
 from weft.policies.replanning.switch import switch_network
 from weft.policies.replanning.weights import WEIGHTS, WeightSets, weights_of, without_job_keys
 from weft.sim.kernel.sim_from_view import SimFromView, refuse_choices
-from weft.sim.kernel.tables import READY, Sim
+from weft.sim.kernel.tables import READY, Sim, refuse_copies
 from weft.sim.renumbering import Renumbering
 from weft.sim.view import Decision, View
 
@@ -85,8 +85,10 @@ class ReplanningPolicy:
         return other
 
     def begin(self, workload: Workload, *, seed: int = 0) -> None:
-        """Start a run without a plan; refuse workflows with choices."""
+        """Start a run without a plan; refuse choices, and copies on a network."""
         refuse_choices(workload, self.name)
+        if workload.cluster.network is not None:
+            refuse_copies(copies=self.copies)
         self._workload = workload
         self._tables: SimFromView | None = None
         self._portfolio: Portfolio | None = None
@@ -205,7 +207,7 @@ def _portfolio_state(portfolio: Portfolio) -> dict[str, Any]:
         "group": stack.job["group"].copy(),
         "pair": {key: stack.pair[key].copy() for key in PAIR.names or ()},
         "sequence": stack.sequence.copy(),
-        "prior": stack.prior.copy(),
+        "prior": stack.prior.view(np.float64).copy(),
         **{key: stack.state[key].copy() for key in ("random", "planned", "executions")},
         **{key: int(state[key]) for key in _FOLLOWED},
     }
@@ -231,7 +233,7 @@ def _resume_portfolio(
         seen = [i for i in recorded[: state["executions"][m, 0]] if i >= 0]  # without copies
         observed = numbers.of(seen)
         stack.state["executions"][m] = len(observed)
-    stack.state["random"], stack.prior[:] = state["random"], state["prior"]
+    stack.state["random"], stack.prior.view(np.float64)[:] = state["random"], state["prior"]
     for key in _FOLLOWED:
         portfolio.state[key] = state[key]
     portfolio.state["arrived"] -= numbers.gone.sum()
