@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from math import inf
+from reprlib import repr as short
 from typing import (
     Annotated,
     Any,
@@ -22,6 +23,15 @@ from weft.errors import InvalidInput
 T = TypeVar("T")
 Progress = Callable[[T], None]
 """Receives the state of a training (a record or a row of its curve) after each step."""
+
+
+def refuse_reset_options(options: object) -> None:
+    """Refuse options of `reset`: the environments of weft have none."""
+    if options is not None and options != {}:
+        raise InvalidInput(
+            f"options of reset are {short(options)}; this environment has none: give options when "
+            "it is made"
+        )
 
 
 def silent(_: object) -> None:

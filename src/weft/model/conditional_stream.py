@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weft.arguments import whole
 from weft.errors import InvalidInput, UnknownName
 from weft.model.columns import FloatArray, IntArray, frozen
 from weft.model.machines.setup import SECONDS
@@ -239,7 +240,7 @@ class ConditionalStream:
 
     def with_jobs(self, jobs: int) -> ConditionalStream:
         """Return the same stream with another number of jobs."""
-        return dataclasses.replace(self, jobs=jobs)
+        return dataclasses.replace(self, jobs=whole(jobs, "jobs"))
 
     def draw(self, seed: int, *, authors: bool = False) -> tuple[Workload, Scenario]:
         """Draw one future: the jobs, and the branches they take.

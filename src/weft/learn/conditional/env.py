@@ -14,12 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import MissingExtra
+from weft.arguments import whole
+from weft.errors import InvalidInput, MissingExtra
 from weft.formats.native.stream_toml import load_stream
 from weft.learn.rendering import RENDERING, check_render_mode, render
+from weft.learn.settings import refuse_reset_options
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.sim.vector.batch import StepBatch, StepOptions
+from weft.typed import typed
 
 try:
     import gymnasium
@@ -38,7 +41,15 @@ def _batch(
     stream: StreamSource, size: int, jobs: int | None, options: StepOptions | None
 ) -> StepBatch:
     found = stream if isinstance(stream, ConditionalStream) else load_stream(stream)
-    return StepBatch(found if jobs is None else found.with_jobs(jobs), size, options)
+    if jobs is not None:
+        found = found.with_jobs(jobs)
+    try:
+        return StepBatch(found, size, options)
+    except MemoryError:
+        raise InvalidInput(
+            f"{size} simulations of {found.jobs} jobs do not fit into memory; give fewer jobs or "
+            "fewer simulations"
+        ) from None
 
 
 def _spaces(batch: StepBatch) -> tuple[Any, Any]:
@@ -61,6 +72,7 @@ class ConditionalEnv(gymnasium.Env[Observation, IntArray]):
 
     metadata: dict[str, Any] = RENDERING
 
+    @typed
     def __init__(
         self,
         stream: StreamSource = "conditional-paper",
@@ -73,20 +85,24 @@ class ConditionalEnv(gymnasium.Env[Observation, IntArray]):
         self.render_mode = check_render_mode(render_mode)
         self.observation_space, self.action_space = _spaces(self.batch)
         self._mask: BoolArray = np.zeros(self.batch.units * (self.batch.kinds + 1), np.bool_)
+        self._goes_on = False
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, Info]:
         """Begin the episode of the seed; without a seed, the next one."""
+        refuse_reset_options(options)
         super().reset(seed=seed, options=options)
         first = self.batch.reset(int(self.np_random.integers(2**31)))
-        self._mask = first.mask[0].copy()
+        self._mask, self._goes_on = first.mask[0].copy(), True
         return first.observation[0].copy(), {"action_mask": self._mask}
 
     def step(self, action: IntArray) -> tuple[Observation, float, bool, bool, Info]:
         """Apply one action per unit and simulate up to the next decision."""
-        steps = self.batch.step(np.asarray(action)[None], renew=False)
-        self._mask = steps.mask[0].copy()
+        if not self._goes_on:
+            raise InvalidInput("the episode has ended or not begun; call reset() before step()")
+        steps = self.batch.step([action], renew=False)
+        self._mask, self._goes_on = steps.mask[0].copy(), not steps.done[0]
         info: Info = {"action_mask": self._mask, "elapsed": float(steps.elapsed[0])}
         if steps.done[0]:
             info["jct"] = float(self.batch.jct(0).mean())
@@ -115,6 +131,7 @@ class ConditionalVectorEnv(VectorEnv[Observation, IntArray, np.ndarray[Any, Any]
         "autoreset_mode": AutoresetMode.SAME_STEP,
     }
 
+    @typed
     def __init__(
         self,
         num_envs: int = 64,
@@ -124,30 +141,34 @@ class ConditionalVectorEnv(VectorEnv[Observation, IntArray, np.ndarray[Any, Any]
         options: StepOptions | None = None,
         render_mode: str | None = None,
     ) -> None:
-        self.num_envs, self.render_mode = num_envs, render_mode
-        self.batch = _batch(stream, num_envs, jobs, options)
+        self.num_envs, self.render_mode = whole(num_envs, "num_envs"), render_mode
+        self.batch = _batch(stream, self.num_envs, jobs, options)
         self.single_observation_space, self.single_action_space = _spaces(self.batch)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._mask: BoolArray = np.zeros(
             (num_envs, self.batch.units * (self.batch.kinds + 1)), np.bool_
         )
+        self._begun = False
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, Info]:
         """Begin all episodes."""
+        refuse_reset_options(options)
         if isinstance(seed, list):
             seed = seed[0] if seed else None
         super().reset(seed=seed, options=options)
         first = self.batch.reset(int(self.np_random.integers(2**31)))
-        self._mask = first.mask.copy()
+        self._mask, self._begun = first.mask.copy(), True
         return first.observation.copy(), {"action_mask": self._mask}
 
     def step(
         self, actions: IntArray
     ) -> tuple[Observation, np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any], Info]:
         """Step all simulations."""
+        if not self._begun:
+            raise InvalidInput("no episode has begun; call reset() before step()")
         steps = self.batch.step(actions, renew=False)
         done, elapsed = steps.done.copy(), steps.elapsed.copy()
         info: Info = self._final(done, steps.observation, elapsed) if done.any() else {}

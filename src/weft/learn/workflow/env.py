@@ -7,15 +7,19 @@ are in a table of `width` rows, padded with zeros; the policies of weft have no 
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
+from weft.arguments import as_float, shown, whole
 from weft.errors import InvalidInput, MissingExtra, UnknownName
-from weft.generators import Instance, draw_instance
+from weft.generators import Condition, Instance, draw_instance
 from weft.learn.rendering import RENDERING, check_render_mode, render
+from weft.learn.settings import refuse_reset_options
 from weft.model.columns import BoolArray
 from weft.policies.replanning.portfolio import WINDOW, PlanOptions, make_portfolio
 from weft.policies.replanning.weights import weights_of
@@ -25,6 +29,7 @@ from weft.registry import closest
 from weft.sim.kernel.commit import commit
 from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.tables import make_sim
+from weft.typed import typed
 
 try:
     import gymnasium
@@ -34,6 +39,10 @@ except ImportError:
 
 Observation = dict[str, Any]
 OPTIONS = PlanOptions(window=WINDOW, early_exit=False)
+DRAWN = tuple(
+    n for n in inspect.signature(draw_instance).parameters if n not in {"condition", "seed"}
+)
+"""Options of `draw_instance` that an environment takes."""
 
 
 class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
@@ -59,6 +68,7 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
 
     metadata: dict[str, Any] = RENDERING
 
+    @typed
     def __init__(
         self,
         condition: str = "static",
@@ -73,11 +83,11 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
         for name in reward or {}:
             if name not in REWARDS:
                 raise UnknownName(f"unknown reward '{name}'{closest(name, REWARDS)}")
-        if width < 2:
-            raise InvalidInput(f"width is {width}; it must be 2 or more")
-        self._draw = draw or (lambda seed: draw_instance(condition, seed=seed, **options))
-        self._reward = np.array([(reward or {"promise": 1.0}).get(name, 0.0) for name in REWARDS])
-        self._weights, self.width = weights_of(weights or {}), width
+        self.width = width = whole(width, "width", least=2)
+        self._draw = _drawing(condition, draw, options)
+        given = reward or {"promise": 1.0}
+        self._reward = np.array([_weight(name, given.get(name, 0.0)) for name in REWARDS])
+        self._weights = weights_of(weights or {})
         self.render_mode = check_render_mode(render_mode)
         self.observation_space = spaces.Dict(
             {
@@ -92,8 +102,13 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode: that of the seed, or the next one."""
+        refuse_reset_options(options)
         super().reset(seed=seed, options=options)
         self.case = self._draw(int(self.np_random.integers(2**31)))
+        if not isinstance(self.case, Instance):
+            raise InvalidInput(
+                f"draw returned {shown(self.case)}; it must return a weft.generators.Instance"
+            )
         self.case.scenario.refuse_other_workload(self.case.workload)
         self._sim = make_sim(self.case.workload, self.case.scenario, None, eager=True)
         self._portfolio = make_portfolio(self.case.workload, self._sim, [self._weights], OPTIONS)
@@ -152,3 +167,27 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
         table = np.zeros((self.width, FEATURES), np.float32)
         table[: len(self._shown)] = self._candidates.feature[self._shown]
         return {"candidates": table, "kind": np.int64(state["stage"])}
+
+
+def _weight(name: str, value: object) -> float:
+    if not isfinite(found := as_float(value)):
+        raise InvalidInput(f"reward '{name}' is {shown(value)}; it must be a finite number")
+    return found
+
+
+def _drawing(
+    condition: str | Condition, draw: Callable[[int], Instance] | None, options: dict[str, Any]
+) -> Callable[[int], Instance]:
+    """Return the function that draws episodes; refuse options that it does not read."""
+    for name in options:
+        if name not in DRAWN:
+            raise UnknownName(f"unknown option '{name}' of WorkflowEnv{closest(name, DRAWN)}")
+    if draw is None:
+        if not isinstance(condition, str | Condition):
+            raise InvalidInput(f"condition is {shown(condition)}; it must be the name of one")
+        return lambda seed: draw_instance(condition, seed=seed, **options)
+    if not callable(draw):
+        raise InvalidInput(f"draw is {shown(draw)}; it must be a function seed -> Instance")
+    if options or condition != "static":
+        raise InvalidInput("give either draw, or a condition and options to draw with, not both")
+    return draw

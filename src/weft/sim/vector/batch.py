@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from reprlib import repr as short
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weft.arguments import shown
+from weft.arguments import shown, whole
 from weft.errors import InvalidInput, Stuck
 from weft.model import Scenario, Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray, offsets
@@ -27,6 +28,9 @@ number of jobs that end after their deadline."""
 
 LARGEST = 1e300
 """Largest number of an option, beside infinity."""
+
+MOST_TASKS = 10**9
+"""Largest number of tasks in all simulations of a batch; each takes some 300 bytes."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,13 @@ class StepBatch:
         *,
         authors: bool = False,
     ) -> None:
-        self.stream, self.size, self.authors = stream, size, authors
+        self.stream, self.size, self.authors = stream, whole(size, "size"), authors
+        tasks = self.size * stream.jobs * stream.problem.n
+        if tasks > MOST_TASKS:
+            raise InvalidInput(
+                f"{shown(self.size)} simulations of {shown(stream.jobs)} jobs have {shown(tasks)} "
+                f"tasks; at most {MOST_TASKS} fit; give fewer jobs or fewer simulations"
+            )
         self.options = options or StepOptions()
         if self.options.reward != "completion" and stream.deadline == np.inf:
             raise InvalidInput(
@@ -168,13 +178,7 @@ class StepBatch:
 
         Without `renew`, simulations that ended are not restarted.
         """
-        chosen = np.ascontiguousarray(actions, np.int64)
-        if chosen.shape != (self.size, self.units) or ((chosen < 0) | (chosen > self.kinds)).any():
-            raise InvalidInput(
-                f"actions must be a ({self.size}, {self.units}) array of numbers "
-                f"from 0 to {self.kinds}"
-            )
-        stuck = step_many(self.tables, chosen, *self._steps)
+        stuck = step_many(self.tables, self._chosen(actions), *self._steps)
         if stuck >= 0:
             raise Stuck(
                 f"simulation {stuck} of '{self.stream.name}' waits, but no event is due; "
@@ -187,6 +191,25 @@ class StepBatch:
                 self.final_observation[s] = self._steps.observation[s]
                 self._begin(s)
         return self._steps
+
+    def _chosen(self, actions: ArrayLike) -> IntArray:
+        """Return actions as an array; refuse all but whole numbers in their range."""
+        try:
+            given = np.asarray(actions)
+        except (TypeError, ValueError):  # rows of different lengths
+            given = np.array(None)
+        if (
+            given.dtype.kind not in "iuf"
+            or given.shape != (self.size, self.units)
+            or not ((given >= 0) & (given <= self.kinds)).all()
+            or (given.dtype.kind == "f" and (given != np.trunc(given)).any())
+        ):
+            shape = f"({self.size}, {self.units})"
+            raise InvalidInput(
+                f"actions are {short(given.tolist() if given.ndim else actions)}; they must be a "
+                f"{shape} array of whole numbers from 0 to {self.kinds}"
+            )
+        return np.ascontiguousarray(given, np.int64)
 
     def _service_reward(self) -> FloatArray:
         """Return minus the late jobs (size,) of this step, or minus their seconds.
