@@ -31,6 +31,9 @@ OPTIONS = (
 )
 """Options of a task."""
 
+MOST_NESTED = 300
+"""Levels of lists, tuples and dicts in arguments; Python pickles a few more."""
+
 
 class Task:
     """A decorated function: its calls are promises; inside a running task it is plain."""
@@ -251,11 +254,38 @@ def device_of(options: Mapping[str, Any], task: str) -> str:
 
 def others_in(what: Any) -> Iterator[Any]:
     """Return the values that are no promises, alone or in lists, tuples and dicts."""
-    if type(what) in (list, tuple, dict):
-        for x in what.values() if type(what) is dict else what:
-            yield from others_in(x)
-    elif not isinstance(what, Promise):
-        yield what
+    return (value for value in _leaves(what) if not isinstance(value, Promise))
+
+
+def _leaves(what: Any) -> Iterator[Any]:
+    """Return the values in lists, tuples and dicts, in order; refuse cycles.
+
+    Without recursion: a list that contains itself would exceed Python's limit.
+    """
+    path, stack = [0], [iter((what,))]
+    while stack:
+        for value in stack[-1]:
+            if type(value) not in (list, tuple, dict):
+                yield value
+                continue
+            _refuse_endless(value, path)
+            path.append(id(value))
+            stack.append(iter(value.values() if type(value) is dict else value))
+            break
+        else:
+            stack.pop()
+            path.pop()
+
+
+def _refuse_endless(value: Any, path: list[int]) -> None:
+    kind = type(value).__name__
+    if id(value) in path:
+        raise InvalidInput(f"a {kind} given to a task or to weft.run contains itself; remove it")
+    if len(path) > MOST_NESTED:
+        raise InvalidInput(
+            f"a {kind} given to a task or to weft.run is nested deeper than {MOST_NESTED} levels; "
+            "give a flat one"
+        )
 
 
 def outcomes_in(shape: Any) -> Any:
@@ -269,13 +299,8 @@ def outcomes_in(shape: Any) -> Any:
 
 def promised_in(value: Any) -> Iterator[tuple[Promise, str | None]]:
     """Return the promises in a value, each with its branch, if it has one."""
-    if isinstance(value, Promise):
-        yield value, None
-    elif isinstance(value, ConditionalPromise):
-        yield value.promise, value.branch
-    elif type(value) in (list, tuple):
-        for v in value:
-            yield from promised_in(v)
-    elif type(value) is dict:
-        for v in value.values():
-            yield from promised_in(v)
+    for found in _leaves(value):
+        if isinstance(found, Promise):
+            yield found, None
+        elif isinstance(found, ConditionalPromise):
+            yield found.promise, found.branch
