@@ -221,7 +221,12 @@ def child_of(way):
             check=True,
         )
         return int(out.stdout)
-    options = {"popen": {}, "session": {"start_new_session": True}, "no environment": {"env": {}}}
+    options = {
+        "popen": {},
+        "session": {"start_new_session": True},
+        "no environment": {"env": {}},
+        "session, no environment": {"start_new_session": True, "env": {}},
+    }
     return subprocess.Popen(SLEEP, **options[way]).pid
 
 

@@ -44,7 +44,7 @@ def gone(pids):
 WAYS = ["popen", "session", "fork", "daemon", "no environment"]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [*WAYS, "session, no environment"])
 def test_children_of_tasks_end_with_the_run(way):
     trace = weft.run(f.leaves_child(way), devices=1, history=False)
     assert gone([trace.value])

@@ -1,8 +1,9 @@
 """Processes that tasks leave behind: found by an inherited variable, and killed.
 
 A process group holds the children that stay in it; the variable also finds those that started a
-session of their own or lost their parent (Linux only: /proc shows the variables of a process). A
-child that does both, and starts without its parent's variables, is not found.
+session of their own or lost their parent (Linux only: /proc shows the variables of a process). One
+that starts a session without its parent's variables is found as long as its ancestors live; a
+child that also loses its parent is not found.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 VARIABLE = "WEFT_WORKER"
 """Environment variable of workers; its value begins with the token of their backend."""
@@ -74,6 +75,35 @@ def children(pid: int) -> list[str]:
     return found
 
 
+def family(pid: int) -> list[int]:
+    """Return the living descendants of a process by their parents (Linux only)."""
+    found: list[int] = []
+    open_pids = [pid]
+    while open_pids:
+        mine = _child_pids(open_pids.pop())
+        found += mine
+        open_pids += mine
+    return found
+
+
+def _child_pids(pid: int) -> list[int]:
+    """Return the children that the threads of a process started."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):  # gone meanwhile, or not Linux
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            path = f"/proc/{pid}/task/{thread}/children"
+            with open(path, encoding="ascii") as file:  # noqa: PTH123
+                found += map(int, file.read().split())
+    return found
+
+
+def end_all(pids: Iterable[int]) -> None:
+    """Kill processes; those that are gone are left out."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def _stat(pid: int) -> str:
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
         return file.read()
@@ -83,9 +113,7 @@ def end_descendants(token: str, keep: Container[int] = (), seconds: float = 5.0)
     """Kill the processes of a token except `keep`, also those that appear meanwhile."""
     deadline = time.monotonic() + seconds
     while left := [pid for pid in descendants(token) if pid not in keep]:
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        end_all(left)
         if time.monotonic() > deadline:
             return
         time.sleep(0.005)

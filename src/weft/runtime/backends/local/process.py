@@ -19,7 +19,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from weft.runtime.backends.calls import START_LIMIT
-from weft.runtime.backends.leftover_processes import VARIABLE, end_descendants, end_group
+from weft.runtime.backends.leftover_processes import (
+    VARIABLE,
+    end_all,
+    end_descendants,
+    end_group,
+    family,
+)
 from weft.runtime.backends.local import worker
 from weft.runtime.backends.local.device import LocalDevice
 from weft.runtime.backends.local.pipe import MessagePipe
@@ -153,15 +159,20 @@ class WorkerProcess(WorkerLink):
         self.watch = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else None
 
     def kill(self) -> None:
-        """Kill the process."""
+        """Kill the process with its children."""
+        left = family(self.pid) if self.process.returncode is None else []
         self.process.kill()
+        end_all(left)
 
     def end(self) -> None:
-        """Kill the process and its group."""
+        """Kill the process with its group and its children."""
         self.ended = True
+        left: list[int] = []
         if self.process.returncode is None:
+            left = family(self.pid)
             end_group(self.process.pid)
         self.process.kill()
+        end_all(left)
         self.exit_code(10.0)
         self.box.close()
         if self.watch is not None:

@@ -20,7 +20,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from weft.runtime.backends.leftover_processes import VARIABLE, end_descendants, end_group
+from weft.runtime.backends.leftover_processes import (
+    VARIABLE,
+    end_all,
+    end_descendants,
+    end_group,
+    family,
+)
 from weft.runtime.backends.local.pipe import MessagePipe
 from weft.runtime.backends.payload import Payload, outlived, pack, pickled, remove_folder, unpack
 
@@ -304,6 +310,7 @@ def _end_with_driver(pipe: Connection, folder: str) -> None:
     poll = select.poll()
     poll.register(pipe.fileno(), getattr(select, "POLLRDHUP", 0))  # closed by the driver
     poll.poll()
+    end_all(family(os.getpid()))
     end_descendants(os.environ.get(VARIABLE, "no token"), keep=[os.getpid()], seconds=1.0)
     if folder and not outlived(Path(folder), seconds=0.2):
         remove_folder(Path(folder))

@@ -10,6 +10,7 @@ from weft.runtime.backends.calls import MAX_KILLED_STARTS, MAX_STARTS, CallTable
 from weft.runtime.backends.leftover_processes import (
     descendants,
     end_descendants,
+    family,
     leaders_with_others,
     new_token,
 )
@@ -90,7 +91,7 @@ class WorkerDevices(RealBackend):
         left = {token for pid, token in descendants(self._token).items() if pid not in own}
         crowded = leaders_with_others(own)
         for pid, w in own.items():
-            if w.token in left or pid in crowded:
+            if w.token in left or pid in crowded or family(pid):
                 self._dismiss(w)
         if left:
             end_descendants(self._token, keep=[w.pid for w in self._workers if w])
