@@ -100,6 +100,8 @@ class History:
     """
 
     def __init__(self, path: str | Path | None = None, *, wait: float = WAIT) -> None:
+        if path is not None and not str(path):
+            raise InvalidInput("the path of the history is empty; give a file, True or False")
         self.path = Path(path) if path is not None else default_path()
         self.wait = wait
         with self._errors():
@@ -353,14 +355,14 @@ def history_for_run(history: History | str | Path | bool) -> History | None:
     """
     if history is False:
         return None
-    path = None if history is True or isinstance(history, History) else Path(history)
+    path = None if history is True or isinstance(history, History) else history
     try:
         if isinstance(history, History):
             history.refresh()
             return history
         return History(path, wait=WAIT / 2)
     except HistoryUnusable as error:
-        where = history.path if isinstance(history, History) else path or default_path()
+        where = history.path if isinstance(history, History) else Path(path or default_path())
         aside = set_aside(where) if error.damaged else None
         rest = "the run goes on without a history" if aside is None else f"set aside as {aside}"
         warnings.warn(f"{error}; {rest}", stacklevel=3)
