@@ -13,7 +13,7 @@ from weft.experiments.benchmarks.large import layered
 from weft.model import Cluster, Problem
 from weft.model.check import check
 from weft.planners import Plan, plan, repair
-from weft.planners.repair import PATIENCE, TAKEOVER, replan
+from weft.planners.repair import DELAY_TOLERANCE, TAKEOVER, replan
 from weft.planners.search.warm_start import order_by_start
 
 
@@ -58,7 +58,7 @@ def plain_replan(made: weft.Plan, changed: Problem) -> list[tuple[int, float, fl
             return done - min(due, upcoming.get(d, np.inf)), d, begin, done
 
         late, d, begin, done = placed(mine)
-        if late > worst + PATIENCE * makespan:
+        if late > worst + DELAY_TOLERANCE * makespan:
             able = [placed(k) for k in range(before.p) if changed.duration(t, k) < np.inf]
             best = min(able, key=lambda x: x[0])
             if best[0] < late:

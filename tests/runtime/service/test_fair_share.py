@@ -135,7 +135,7 @@ def test_an_application_whose_submissions_end_at_once_is_not_idle():
     session.config = SimpleNamespace(shares=shares, reservations=None)
     shares.charge("b", 5.0)
     shares.charge("b", 1.0)  # 'b' was served when it had used 5 seconds
-    item = SimpleNamespace(tell=lambda _: None)
+    item = SimpleNamespace(deliver=lambda _: None)
     waiting = SimpleNamespace(application="a", priority=0.0, number=0, item=item)
     session._join(waiting, 0)
     assert shares.used("a") == 0.0

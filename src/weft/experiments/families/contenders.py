@@ -12,7 +12,7 @@ from weft.formats.model_file import find_model, read_model
 from weft.policies.load import load_policy
 from weft.policies.replanning.policy import ReplanningPolicy
 from weft.policies.replanning.shrinkage import constant_arrays
-from weft.policies.search.policy import PRICE, make_search_policy
+from weft.policies.search.policy import PRICE, make_search_policy, search_options_of
 from weft.sim.view import Policy
 
 HAND_MADE, TRAINED, SEARCH, PART = "hand-made", "trained", "search", "part"
@@ -62,7 +62,7 @@ def _bundled(name: str, *, network: bool = True, price: float = PRICE, **changes
     if not network:
         own, of_kind = model.training["best_constants"]
         arrays = constant_arrays((own, of_kind))
-    options = {**model.settings, **changes}
+    options = {**search_options_of(model), **changes}
     return make_search_policy(name, price=price, shrinkage=arrays, **options)
 
 

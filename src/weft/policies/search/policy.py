@@ -149,6 +149,11 @@ def search_model(
 @register_kind(SEARCH)
 def search_of(model: Model) -> SearchPolicy:
     """Build a search policy from its model."""
+    return make_search_policy(model.name, shrinkage=model.arrays, **search_options_of(model))
+
+
+def search_options_of(model: Model) -> dict[str, Any]:
+    """Return the options of the search by their names here, checked."""
     settings = Record(dict(model.settings))
     known = {KEYS.get(option.name, option.name): option for option in fields(SearchOptions)}
     settings.only(list(known))
@@ -160,7 +165,7 @@ def search_of(model: Model) -> SearchPolicy:
         if type(value) is not wanted and not (wanted is float and type(value) is int):
             raise InvalidInput(f"{key} is {shown(value)}; it must be like {shown(option.default)}")
         options[option.name] = value
-    return make_search_policy(model.name, shrinkage=model.arrays, **options)
+    return options
 
 
 POLICIES.register(
