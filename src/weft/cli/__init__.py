@@ -4,10 +4,9 @@ A verb is a module with SUMMARY, EXAMPLE, `add_arguments` and `run`; heavy impor
 
 - `main`: finds the verb, runs it and turns failures into one line and an exit code
 - `arguments`: arguments that verbs share; `values`: readers of their values
-- `output`: JSON, text and progress
+- `output`: JSON, text and progress; failures of the user's scripts
 - `answers`: the verbs `explain`, `view`, `whatif` and `size`; `engines`: `compile` and `export`
 - `contests`: the verbs `attack` and `arena`; `services`: `serve` and `cascade`
-- `user_code`: failures of the user's scripts, as their own frames and one line
 - `train`: one trainer per kind of policy; every other module is the verb of its name
 """
 
@@ -31,6 +30,5 @@ __all__ = [
     "services",
     "simulate",
     "train",
-    "user_code",
     "values",
 ]

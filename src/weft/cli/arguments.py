@@ -239,7 +239,7 @@ def read_cluster(args: argparse.Namespace) -> Cluster | None:
 
 @contextmanager
 def taking(what: str) -> Iterator[None]:
-    """Name what a verb takes instead of a reader in Python, for files of another content."""
+    """Name what a verb takes, not a function of Python, for files of other content."""
     try:
         yield
     except InvalidInput as error:

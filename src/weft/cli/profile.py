@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from weft.cli.arguments import add_flag, add_option, excludes, needs
-from weft.cli.user_code import users_code
+from weft.cli.output import users_code
 from weft.cli.values import several, whole
 
 SUMMARY = "measure this machine, the hosts and links of a cluster, or a function by batch size"

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from weft.cli.arguments import add_flag, add_option, add_seed, needs
-from weft.cli.user_code import users_code
+from weft.cli.output import users_code
 from weft.cli.values import number, port, whole
 
 if TYPE_CHECKING:
