@@ -263,7 +263,7 @@ def write_wfformat(thing: Workflow | Problem, *, version: str = "1.5") -> bytes:
     """Return the text of a workflow, with the machines of its problem.
 
     Characters that WfFormat does not allow in identifiers become ``_`` there; the name of the task
-    has them. Every edge with data is a file.
+    has them. Every edge with data is a file. WfFormat counts whole bytes: fractions are rounded up.
     """
     workflow = thing if isinstance(thing, Workflow) else thing.workflow
     refuse_empty_names(workflow, FORMAT)
@@ -271,7 +271,7 @@ def write_wfformat(thing: Workflow | Problem, *, version: str = "1.5") -> bytes:
     specified, files = _specification(workflow, ids)
     columns = (workflow.work.tolist(), workflow.memory.tolist(), workflow.cores.tolist())
     executed = [
-        {"id": i, "runtimeInSeconds": work, "memoryInBytes": _whole(memory), "coreCount": cores}
+        {"id": i, "runtimeInSeconds": work, "memoryInBytes": math.ceil(memory), "coreCount": cores}
         for i, work, memory, cores in zip(ids, *columns, strict=True)
     ]
     with np.errstate(over="ignore"):
@@ -307,14 +307,9 @@ def _specification(
         children[s].append(ids[d])
         parents[d].append(ids[s])
         if data > 0:
-            if not data.is_integer():
-                raise InvalidInput(
-                    f"edge '{workflow.task_name(s)}' -> '{workflow.task_name(d)}' has {data:g} "
-                    f"bytes; {FORMAT} holds whole bytes: round them, or {REMEDY}"
-                )
             outputs[s].append(file)
             inputs[d].append(file)
-            files.append({"id": file, "sizeInBytes": int(data)})
+            files.append({"id": file, "sizeInBytes": math.ceil(data)})
     kinds = [workflow.kinds[k] for k in workflow.kind.tolist()]
     plain = tuple(ids) == workflow.task_names and all(
         kind and not _NUMBERING.search(kind) for kind in kinds
@@ -331,11 +326,6 @@ def _specification(
         for t, (i, name, kind) in enumerate(zip(ids, workflow.task_names, kinds, strict=True))
     ]
     return specified, files
-
-
-def _whole(number: float) -> float:
-    """Return a whole number as one, since most readers expect whole bytes."""
-    return int(number) if number.is_integer() else number
 
 
 def _refuse_lost(problem: Problem, document: Record) -> None:
