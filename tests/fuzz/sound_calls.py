@@ -12,6 +12,8 @@ from networkx import DiGraph
 
 import weft
 from weft.formats.native.stream_toml import load_stream
+from weft.learn.conditional.env import ConditionalEnv, ConditionalVectorEnv
+from weft.learn.workflow.env import WorkflowEnv
 from weft.runtime.backends.fake import FakeBackend
 
 PROBLEM = weft.Problem.from_arrays(
@@ -122,6 +124,9 @@ def constructors() -> Iterator[Call]:
     yield "Executor", then(weft.Executor, lambda x: x.shutdown()), (), {"history": False}
     yield "Service", weft.Service, (FakeBackend(CLUSTER),), {}
     yield "Cascade", then(weft.Cascade, lambda c: c.close()), (CASCADE,), {}
+    yield "ConditionalEnv", ConditionalEnv, (), {"jobs": 3}
+    yield "ConditionalVectorEnv", ConditionalVectorEnv, (2,), {"jobs": 3}
+    yield "WorkflowEnv", then(WorkflowEnv, lambda env: env.reset(seed=0)), (), {"tasks": 5}
 
 
 def methods(folder: Path) -> Iterator[Call]:
@@ -140,6 +145,7 @@ def methods(folder: Path) -> Iterator[Call]:
     yield "Session.decide", of_new(_session, "decide"), (), {}
     yield "Session.replace_policy", of_new(_session, "replace_policy"), ("heft",), {}
     yield "Session.save", of_new(_session, "save"), (folder / "session.json",), {}
+    yield "ConditionalEnv.step", of_new(_env, "step"), ([0, 0, 0, 0],), {}
 
 
 def then(make: Callable[..., Any], use: Callable[[Any], object]) -> Callable[..., object]:
@@ -162,6 +168,12 @@ def of_new(make: Callable[[], Any], method: str, then: str = "") -> Callable[...
         return getattr(made, then)() if then else found
 
     return call
+
+
+def _env() -> ConditionalEnv:
+    env = ConditionalEnv(jobs=3)
+    env.reset(seed=0)
+    return env
 
 
 @wraps(weft.run)

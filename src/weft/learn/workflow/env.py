@@ -83,7 +83,7 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
         for name in reward or {}:
             if name not in REWARDS:
                 raise UnknownName(f"unknown reward '{name}'{closest(name, REWARDS)}")
-        self.width = width = whole(width, "width", least=2)
+        self.width = width = whole(width, "width", least=2, most=1_000_000)
         self._draw = _drawing(condition, draw, options)
         given = reward or {"promise": 1.0}
         self._reward = np.array([_weight(name, given.get(name, 0.0)) for name in REWARDS])
