@@ -15,7 +15,7 @@ REFUSED = [
     ("arena --seconds 5", "--seconds counts only with --contenders or --improve or --certify"),
     ("arena --export x --seed 5", "--seed counts only with --contenders"),
     ("evaluate fifo --probabilities=", "--probabilities: '' is an empty list"),
-    ("evaluate fifo --idle published --seeds 1", "for trained networks, and 'fifo' is a rule"),
+    ("evaluate fifo --idle published --seeds 1", "'fifo' does not run in the published"),
     ("evaluate fifo --probabilities 0.5 --own", "--own: not allowed with argument --prob"),
     ("simulate FLOW --gpus 2xT4 --load 0.5", "--load does not count when all jobs arrive at once"),
     ("simulate FLOW --gpus 2xT4 --arrivals batch --jobs 3 --rate 1", "--rate does not count"),

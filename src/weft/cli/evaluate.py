@@ -80,8 +80,6 @@ def run(args: argparse.Namespace) -> None:
     policies = list(dict.fromkeys(args.policy))
     who = {name: load_policy(name) for name in policies}
     habits = _habits(args)
-    if args.idle == "published":
-        _refuse_rules(policies)
     authors = title == "conditional-paper"  # their draws, so that the figures stand beside theirs
     seeds = range(1, args.seeds + 1)
     parts: dict[str, list[Figures]] = {name: [] for name in policies}
@@ -111,21 +109,6 @@ def run(args: argparse.Namespace) -> None:
         share = {name: [100 * f["in_time"] for f in found] for name, found in parts.items()}
         blocks.append(_text("% of jobs in time", title, labels, seeds, share))
     print("\n\n".join(blocks))
-
-
-def _refuse_rules(policies: list[str]) -> None:
-    """Refuse policies without a network: the published environment runs nothing else."""
-    from weft.errors import InvalidInput, UnknownName
-    from weft.formats.model_file import find_model
-
-    for name in policies:
-        try:
-            find_model(name)
-        except UnknownName:
-            raise InvalidInput(
-                f"--idle published is for trained networks, and '{name}' is a rule; "
-                "leave --idle out"
-            ) from None
 
 
 def _habits(args: argparse.Namespace) -> PublishedOptions | None:

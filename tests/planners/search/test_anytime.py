@@ -367,7 +367,7 @@ def test_a_start_of_another_structure_is_refused():
         InvalidInput, match=r"has 6 tasks .* but 'problem' has 5 tasks on 4 devices"
     ):
         plan(drawn_problem(5), "anytime", start=good, iterations=1)
-    with pytest.raises(InvalidInput, match="takes a plan or a schedule, not a str"):
+    with pytest.raises(InvalidInput, match=r"start of planner .* is .heft.; it must be Plan"):
         plan(drawn_problem(5), "anytime", start="heft", iterations=1)
 
 

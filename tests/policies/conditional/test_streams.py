@@ -233,7 +233,7 @@ def test_streams_that_do_not_fit_together():
         paper.with_probability("D", [0.2, 0.3, 0.5])
     with pytest.raises(UnknownName, match="task 'A' of stream"):
         paper.with_probability("A", [1.0])
-    with pytest.raises(InvalidInput, match="needs at least one"):
+    with pytest.raises(InvalidInput, match="jobs is 0; it must be a whole number, 1 or more"):
         paper.with_jobs(0)
 
 

@@ -208,7 +208,7 @@ def test_bad_actions_and_rules():
     fleet = StepBatch(PAPER.with_jobs(2), 1)
     fleet.reset(1)
     for actions in (np.zeros((1, 3)), np.full((1, 4), 7), np.full((1, 4), -1)):
-        with pytest.raises(InvalidInput, match=r"\(1, 4\) array of numbers from 0 to 6"):
+        with pytest.raises(InvalidInput, match=r"\(1, 4\) array of whole numbers from 0 to 6"):
             fleet.step(actions)
     with pytest.raises(InvalidInput, match="did you mean 'unit-fifo'"):
         ConditionalRule("unit-fifa")

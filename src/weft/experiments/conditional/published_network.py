@@ -66,13 +66,17 @@ def published_completions(
 
 
 def _network(name: str) -> TrainedNetwork:
-    policy = read_network(name)
+    known = [*PUBLISHED_RULES, "conditional-best", "conditional-paper-best", "conditional-pi4"]
+    refusal = UnknownName(
+        f"'{name}' does not run in the published environment; rules and networks for one stream "
+        f"do{closest(name, known)}"
+    )
+    try:
+        policy = read_network(name)
+    except UnknownName:
+        raise refusal from None
     if policy.observation.get("name") != "steps":
-        known = [*PUBLISHED_RULES, "conditional-best", "conditional-paper-best", "conditional-pi4"]
-        raise UnknownName(
-            f"'{name}' does not run in the published environment; rules and networks for one "
-            f"stream do{closest(name, known)}"
-        )
+        raise refusal
     return policy
 
 
