@@ -124,9 +124,6 @@ def constructors() -> Iterator[Call]:
     yield "Executor", then(weft.Executor, lambda x: x.shutdown()), (), {"history": False}
     yield "Service", weft.Service, (FakeBackend(CLUSTER),), {}
     yield "Cascade", then(weft.Cascade, lambda c: c.close()), (CASCADE,), {}
-    yield "ConditionalEnv", ConditionalEnv, (), {"jobs": 3}
-    yield "ConditionalVectorEnv", ConditionalVectorEnv, (2,), {"jobs": 3}
-    yield "WorkflowEnv", then(WorkflowEnv, lambda env: env.reset(seed=0)), (), {"tasks": 5}
 
 
 def methods(folder: Path) -> Iterator[Call]:
@@ -145,6 +142,13 @@ def methods(folder: Path) -> Iterator[Call]:
     yield "Session.decide", of_new(_session, "decide"), (), {}
     yield "Session.replace_policy", of_new(_session, "replace_policy"), ("heft",), {}
     yield "Session.save", of_new(_session, "save"), (folder / "session.json",), {}
+
+
+def environments() -> Iterator[Call]:
+    """Environments for learners, which Gymnasium makes by their names."""
+    yield "ConditionalEnv", ConditionalEnv, (), {"jobs": 3}
+    yield "ConditionalVectorEnv", ConditionalVectorEnv, (2,), {"jobs": 3}
+    yield "WorkflowEnv", then(WorkflowEnv, lambda env: env.reset(seed=0)), (), {"tasks": 5}
     yield "ConditionalEnv.step", of_new(_env, "step"), ([0, 0, 0, 0],), {}
 
 

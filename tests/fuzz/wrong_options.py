@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import weft
-from tests.fuzz.sound_calls import PROBLEM, Call, calls
+from tests.fuzz.sound_calls import PROBLEM, Call, calls, environments
 from weft.errors import WeftError
 from weft.planners.planner import PLANNERS, planner_options
 
@@ -102,7 +102,7 @@ def main(chosen: list[str]) -> int:
     warnings.simplefilter("ignore")
     made = bad = 0
     with tempfile.TemporaryDirectory() as folder, chdir(folder):  # some paths are good ones
-        for call in chain(calls(Path(folder)), planner_calls()):
+        for call in chain(calls(Path(folder)), planner_calls(), environments()):
             if chosen and call[0] not in chosen:
                 continue
             if not call[0].startswith("load"):  # of a file that is not there
