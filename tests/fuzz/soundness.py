@@ -12,7 +12,7 @@ from weft.errors import Unsupported
 from weft.formats.table import Savable
 from weft.model import Cluster, Problem, Schedule, Trace, Workflow, Workload
 from weft.model.conditional_stream import ConditionalStream, SharedStreams
-from weft.model.variants.variant import resolve, variants_by_task
+from weft.model.variants import resolve, variants_by_task
 
 JOBS = 3
 

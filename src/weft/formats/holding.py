@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 
-import numpy as np
-
 from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.model import Cluster, Workflow
+from weft.model.columns import equal
+from weft.model.explain.quantities import list_text
 
 GRAPH = frozenset(
     {"name", "names", "work", "kind", "kinds", "memory", "cores", "src", "dst", "data"}
@@ -85,22 +85,12 @@ def refuse_text(thing: object) -> None:
             ) from None
 
 
-def equal(a: object, b: object) -> bool:
-    """Return whether two values of fields are equal; NaN is equal to NaN."""
-    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-        return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f"))
-    if isinstance(a, Mapping) and isinstance(b, Mapping):
-        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
-    return bool(a == b)
-
-
 def _used(value: object) -> bool:
     return value is not None and (not hasattr(value, "__len__") or len(value) > 0)
 
 
 def _listed(lost: list[str]) -> str:
-    words = [NOUNS.get(name, name.replace("_", " ")) for name in lost]
-    return " and ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
+    return list_text([NOUNS.get(name, name.replace("_", " ")) for name in lost])
 
 
 def _texts(value: object, where: str) -> Iterator[tuple[str, str]]:

@@ -29,6 +29,7 @@ from weft.generators.layered import layered
 from weft.model import Cluster, Problem, Workload
 from weft.model.columns import FloatArray, IntArray
 from weft.model.machines.capacity import fluid_capacity, sampled_run_probability
+from weft.model.metrics import critical_path
 from weft.registry import reject_unknown
 from weft.rng import generator
 
@@ -111,20 +112,12 @@ def rate_for_load(
 def minimum_path(problem: Problem) -> float:
     """Return the seconds of the longest path on fastest devices, without transfers.
 
-    Every task runs on its fastest device.
-
     Examples
     --------
     >>> minimum_path(Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [9.0], bandwidth=1.0))
     4.0
     """
-    w = problem.workflow
-    finish = (problem.work * problem.best_pace[problem.row]).tolist()
-    seconds, ptr, dst = list(finish), w.succ_ptr.tolist(), w.dst.tolist()
-    for u in w.order.tolist():
-        for v in dst[ptr[u] : ptr[u + 1]]:
-            finish[v] = max(finish[v], finish[u] + seconds[v])
-    return max(finish, default=0.0)
+    return critical_path(problem)
 
 
 def deadlines(

@@ -10,7 +10,7 @@
 - `scenario`: one drawn future; `schedule`: an intended plan; `trace`: an execution
 - `check`, `oracle`: the oracle; `metrics`: figures of schedules and traces
 - `explain`: why a plan or trace takes as long as it does
-- `columns`, `validation`: read-only columns, and checks whose errors name column and value
+- `columns`: read-only columns, and checks whose errors name column and value
 """
 
 from weft.model.builder import WorkflowBuilder

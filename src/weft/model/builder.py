@@ -16,8 +16,7 @@ import numpy as np
 
 from weft.arguments import shown
 from weft.errors import InvalidInput, MissingExtra, UnknownName
-from weft.model.columns import frozen, offsets
-from weft.model.validation import unique_names
+from weft.model.columns import frozen, offsets, unique_names
 from weft.model.variants import Variant
 from weft.model.workflow import ALWAYS, Choices, Workflow
 from weft.registry import closest

@@ -11,11 +11,21 @@ from numpy.typing import ArrayLike
 
 from weft.arguments import whole
 from weft.errors import InvalidInput
-from weft.model.columns import FloatArray, IntArray, assign, floats, frozen, integers
+from weft.model.columns import (
+    FloatArray,
+    IntArray,
+    assign,
+    floats,
+    frozen,
+    integers,
+    refuse,
+    refuse_negative,
+    refuse_not_positive,
+    unique_names,
+)
 from weft.model.machines.device import LARGEST_CURVE, Device, Links, curves_of
 from weft.model.machines.setup import ANY_KIND, checked_setup, setup_columns, setup_of_kinds
 from weft.model.network.topology import Routes, Topology
-from weft.model.validation import refuse, refuse_negative, refuse_not_positive, unique_names
 from weft.registry import closest
 from weft.typed import typed, typed_class
 

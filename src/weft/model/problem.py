@@ -21,9 +21,8 @@ from numpy.typing import ArrayLike
 from weft.display import Displayed
 from weft.errors import InvalidInput
 from weft.model.cluster import Cluster
-from weft.model.columns import FloatArray, IntArray, floats, frozen
+from weft.model.columns import FloatArray, IntArray, floats, frozen, refuse
 from weft.model.costs import ROUNDING, amounts_of, costs_of, needs_of, refuse_times
-from weft.model.validation import refuse
 from weft.model.workflow import Workflow
 from weft.typed import typed
 

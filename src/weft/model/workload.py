@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -19,13 +19,15 @@ from weft.model.columns import (
     IntArray,
     as_floats,
     assign,
+    equal,
     floats,
     frozen,
     integers,
     offsets,
+    refuse,
+    refuse_negative,
 )
 from weft.model.problem import Problem
-from weft.model.validation import refuse, refuse_negative
 from weft.model.variants import refuse_variants
 from weft.typed import typed
 
@@ -229,12 +231,4 @@ def refuse_other_machines(problems: Sequence[Problem]) -> None:
 def _difference(one: Cluster, other: Cluster) -> str:
     """Return the first field in which two clusters differ; "": none, except speeds."""
     compared = ("names", *(f.name for f in fields(Cluster) if f.name not in OF_PROBLEMS))
-    return next((f for f in compared if not _equal(getattr(one, f), getattr(other, f))), "")
-
-
-def _equal(one: object, other: object) -> bool:
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        return np.array_equal(one, other, equal_nan=True)
-    return one == other
+    return next((f for f in compared if not equal(getattr(one, f), getattr(other, f))), "")

@@ -14,8 +14,7 @@ import numpy as np
 from weft.display import Displayed
 from weft.model import Trace, Workload
 from weft.model.explain import PARTS, Explanation, compare_explanations, explain
-from weft.model.explain.quantities import format_seconds, format_share
-from weft.model.explain.words import list_text
+from weft.model.explain.quantities import format_seconds, format_share, list_text
 from weft.model.metrics import TraceMetrics
 from weft.planners.planner import EXACT
 from weft.report.causes.contenders import Answer, ContenderBar, difference_sentences
@@ -68,7 +67,7 @@ class Row:
 
     Attributes
     ----------
-    kind : planner or policy
+    kind : planner, policy or plan
     jct, jct_p95, jct_p99 : job completion time in seconds: mean, 95th and 99th percentile
     in_time : share of the jobs with a deadline that finished by it
     makespan : seconds in the simulator; planned : seconds the plan promised (NaN for a policy)

@@ -21,7 +21,7 @@ from weft.formats.holding import REMEDY, refuse_empty_names
 from weft.formats.parsing.limits import MAX_DEPTH, check_cells, check_graph
 from weft.formats.parsing.quantity import quantity
 from weft.model import Workflow
-from weft.model.validation import unique_names
+from weft.model.columns import unique_names
 from weft.registry import closest
 
 RUNTIME = frozenset({"runtime", "time"})

@@ -26,7 +26,7 @@ from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record
 from weft.formats.traces.recording import distinct
 from weft.model import Cluster, Device, Problem, Workflow
-from weft.model.validation import refuse_negative, unique_names
+from weft.model.columns import refuse_negative, unique_names
 from weft.registry import closest
 
 FORMAT = "wfformat"

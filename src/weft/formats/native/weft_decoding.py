@@ -27,8 +27,7 @@ from weft.model import (
     Workflow,
     Workload,
 )
-from weft.model.columns import FloatArray, floats, frozen, integers
-from weft.model.validation import unique_names
+from weft.model.columns import FloatArray, floats, frozen, integers, unique_names
 
 WORKFLOW_KEYS = (
     *("name", "names", "work", "kinds", "kind", "memory", "cores", "src", "dst", "data"),

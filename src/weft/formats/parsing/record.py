@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from weft.arguments import shown
 from weft.errors import InvalidInput, UnknownName
 from weft.formats.parsing.quantity import quantity
-from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.model.validation import unique_names
+from weft.model.columns import BoolArray, FloatArray, IntArray, unique_names
 from weft.registry import closest
 
 INFINITE = {"inf": np.inf, "-inf": -np.inf}

@@ -12,7 +12,7 @@ from typing import TypeVar
 from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.formats.parsing.limits import check_cells
-from weft.model.validation import unique_names
+from weft.model.columns import unique_names
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@
 - `chain`: the critical chain in pieces that sum to the makespan
 - `alternatives`: finishes on other devices
 - `explanation`: `explain` and its result; `difference`: two results beside each other
-- `quantities`: numbers with units; `words`: shares and lists in sentences
+- `quantities`: numbers with units, shares and lists in sentences
 """
 
 from weft.model.explain.causes import KINDS

@@ -39,8 +39,7 @@ from weft.model.explain.chain import (
     down_times,
     follow_chain,
 )
-from weft.model.explain.quantities import format_bytes, format_seconds
-from weft.model.explain.words import list_text, share_text
+from weft.model.explain.quantities import format_bytes, format_seconds, list_text, share_text
 from weft.model.oracle.violation import exceeds
 from weft.model.problem import Problem
 from weft.model.schedule import Planned, Schedule

@@ -1,4 +1,4 @@
-"""Numbers, seconds, bytes, shares, energy and money as text with units."""
+"""Numbers, seconds, bytes, shares, energy and money as text with units; lists."""
 
 from __future__ import annotations
 
@@ -117,6 +117,16 @@ def format_money(value: float) -> str:
     ('1,234.50', '0.00123', '0')
     """
     return f"{value:,.2f}" if abs(value) >= 1 else format_number(value, digits=3)
+
+
+def share_text(value: float, total: float) -> str:
+    """Format a share as percent."""
+    return f"{100 * value / total:.0f} %" if total > 0 else "0 %"
+
+
+def list_text(words: list[str]) -> str:
+    """Join words with commas and "and"."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _clock(seconds: int) -> str:

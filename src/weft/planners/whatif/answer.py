@@ -13,8 +13,7 @@ from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.model import Problem, Schedule
 from weft.model.check import check
-from weft.model.explain.quantities import format_seconds
-from weft.model.explain.words import list_text, share_text
+from weft.model.explain.quantities import format_seconds, list_text, share_text
 from weft.model.variants import refuse_variants
 from weft.planners.planner import Plan, Planner, plan
 from weft.planners.replays import replayed
