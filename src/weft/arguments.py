@@ -72,18 +72,12 @@ def number(
 
 
 def valid_seed(value: object) -> int:
-    """Return a seed: a whole number of at most 128 bits.
-
-    numpy's own entropy has as many bits.
-    """
+    """Return a seed: a whole number of at most 128 bits, as numpy's entropy has."""
     return whole(value, "seed", least=0, most=2**128 - 1)
 
 
 def positive(value: object, option: str) -> float | None:
-    """Return a limit of seconds or money: a number above zero, or infinity.
-
-    None: no limit.
-    """
+    """Return a limit of seconds or money: above zero, infinity, or None."""
     if value is None:
         return None
     if not (found := as_float(value)) > 0:

@@ -1,7 +1,4 @@
-"""The exception tree: every error that weft raises on purpose is a `WeftError`.
-
-Its message is one clear line.
-"""
+"""The exception tree: errors that weft raises on purpose, with one clear line."""
 
 from __future__ import annotations
 
@@ -40,10 +37,7 @@ class InvalidInput(WeftError, ValueError):
 
 
 class UnknownName(InvalidInput):
-    """An unknown planner, policy, format or key.
-
-    The text offers the closest known one.
-    """
+    """An unknown planner, policy, format or key; the text offers the closest one."""
 
 
 class Unsupported(WeftError):

@@ -71,10 +71,7 @@ def _similarity(one: str, other: str) -> float:
 
 
 def _distance(one: str, other: str) -> tuple[int, bool]:
-    """Return the Damerau-Levenshtein distance, and whether the starts differ.
-
-    Swaps are of adjacent characters.
-    """
+    """Return the Damerau-Levenshtein distance, and whether the starts differ."""
     before, last = list(range(len(other) + 1)), list(range(len(other) + 1))
     for i, a in enumerate(one, 1):
         row = [i]
@@ -87,9 +84,7 @@ def _distance(one: str, other: str) -> tuple[int, bool]:
 
 
 def reject_unknown(options: Iterable[str], known: Iterable[str], what: str) -> None:
-    """Raise `UnknownName` for the first option that `what` does not have.
-
-    The message has the closest known option.
+    """Raise `UnknownName` with the closest one for options that `what` does not have.
 
     Examples
     --------

@@ -30,10 +30,7 @@ def add_option(
     default: object = None,
     **more: Any,
 ) -> None:
-    """Add an option with one value.
-
-    Its help ends with its default, unless the help names one.
-    """
+    """Add an option with one value; its help names its default."""
     if default is not None and "default:" not in text:
         text += (
             f" (default: {default:g})" if isinstance(default, float) else f" (default: {default})"
@@ -52,10 +49,7 @@ def add_file(parser: argparse.ArgumentParser, text: str, *, many: str | None = N
 
 
 def add_problems(parser: argparse.ArgumentParser, text: str, *, many: str | None = None) -> None:
-    """Add the files of `add_file`, --cluster and --gpus.
-
-    The options are for files without machines.
-    """
+    """Add the files of `add_file`; --cluster and --gpus for those without machines."""
     add_file(parser, text, many=many)
     add_cluster(parser)
 

@@ -80,10 +80,7 @@ def wrapped(sentence: str) -> str:
 def show_answer(
     args: argparse.Namespace, document: Any, text: str, save: Callable[[Path], object]
 ) -> None:
-    """Write the picture of --picture; print the text, or with --json the document.
-
-    The first line of the text is a sentence.
-    """
+    """Write --picture; print the text, a sentence first, or with --json the document."""
     if args.picture is not None:
         save(args.picture)
     if args.json:

@@ -134,10 +134,7 @@ def print_front(problem: Problem, args: argparse.Namespace) -> None:
 
 
 def search_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the given options of planners that search.
-
-    A planner refuses options that it does not have.
-    """
+    """Return the given options of planners that search; others refuse them."""
     given: dict[str, Any] = {
         "objective": None if args.objective is None else read_objective(args.objective),
         "duplicate": args.duplicate or None,

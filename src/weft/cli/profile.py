@@ -1,7 +1,4 @@
-"""`weft profile`: measure this machine, a Dask cluster, or a function.
-
-A function is measured at several batch sizes.
-"""
+"""`weft profile`: measure this machine, a Dask cluster, or a function in batches."""
 
 from __future__ import annotations
 

@@ -100,10 +100,7 @@ def text(trace: Trace, found: dict[str, object]) -> str:
 
 
 def _unsaid(trace: Trace) -> set[str]:
-    """Return the figures without meaning for this trace.
-
-    Misses without deadlines are an example.
-    """
+    """Return the figures without meaning here, such as misses without deadlines."""
     workload, unsaid = trace.workload, set[str]()
     if not (workload.deadline < float("inf")).any():
         unsaid |= {"deadline_misses", "deadline_miss_share", "in_time_share"}

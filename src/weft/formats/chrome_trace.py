@@ -33,9 +33,7 @@ class _TraceRow(NamedTuple):
 def chrome_trace(
     source: Schedule | Trace, problem: Problem | None = None, *, flows: bool = True
 ) -> dict[str, Any]:
-    """Return the JSON document of a trace, or of a schedule of a problem.
-
-    `flows` adds the arrows.
+    """Return the JSON of a trace, or of a schedule of a problem; `flows` adds arrows.
 
     Examples
     --------
@@ -82,10 +80,7 @@ def _schedule_rows(s: Schedule, problem: Problem) -> list[_TraceRow]:
 
 
 def _places(cluster: Cluster) -> list[tuple[int, int]]:
-    """Return (process, thread) of each device.
-
-    Both begin at 1, because viewers treat 0 as the system.
-    """
+    """Return (process, thread) of each device, from 1: viewers treat 0 as the system."""
     nodes = list(dict.fromkeys(cluster.nodes))
     return [(nodes.index(node) + 1, d + 1) for d, node in enumerate(cluster.nodes)]
 

@@ -1,7 +1,4 @@
-"""Refusals to save what a file cannot hold.
-
-Loading returns the object that was saved, or `save` refuses.
-"""
+"""Refusals to save what a file cannot hold: loading returns what was saved."""
 
 from __future__ import annotations
 

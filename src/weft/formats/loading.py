@@ -25,10 +25,7 @@ T = TypeVar("T")
 
 
 class ReferenceSpeed(UserWarning):
-    """Recorded seconds on a cluster without a device of speed 1.
-
-    The seconds are divided by the speeds of its devices.
-    """
+    """Recorded seconds are divided by speeds, none of which is 1."""
 
 
 @typed
@@ -78,10 +75,7 @@ def load_workflow(path: PathLike, *, tile_bytes: float = 0.0) -> Workflow:
 
 @typed
 def load_cluster(path: PathLike) -> Cluster:
-    """Load a cluster, or the cluster of a problem or workload.
-
-    Files are TOML, weft JSON or weft NPZ.
-    """
+    """Load a cluster, or that of a problem or workload: TOML, weft JSON or weft NPZ."""
     with naming(os.fspath(path)):
         file, row, found = _opened(path)
         if isinstance(found, Recording):
@@ -154,10 +148,7 @@ def _expect(found: object, kind: type[T]) -> T:
 
 
 def _warn_of_speeds(workflow: Workflow, cluster: Cluster, where: str) -> None:
-    """Warn if recorded seconds are divided by speeds of another scale.
-
-    An example of such a scale is TFLOP/s.
-    """
+    """Warn if recorded seconds are divided by speeds of another scale, e.g. TFLOP/s."""
     if workflow.durations or not cluster.p or bool((cluster.speed == 1.0).any()):
         return
     fastest = int(np.argmax(cluster.speed))

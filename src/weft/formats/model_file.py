@@ -97,10 +97,7 @@ def save_model(model: Model, path: str | Path) -> Path:
 
 
 def read_model(path: str | Path, *kinds: str) -> Model:
-    """Read a model from its files, or say in one line what is wrong with them.
-
-    With `kinds`, a model of any other kind is refused.
-    """
+    """Read a model from its files; with `kinds`, refuse any other kind."""
     card = card_path(path)
     with naming(str(card)):
         model = _read_card(card)

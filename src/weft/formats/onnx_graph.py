@@ -30,10 +30,7 @@ def node(
     domain: str = "",
     **attributes: Attribute,
 ) -> bytes:
-    """Return one operator; an input "" is left out.
-
-    A list of numbers is of floats if its first one is.
-    """
+    """Return one operator; an input "" is left out, the first of a list sets its type."""
     named = [outputs] if isinstance(outputs, str) else outputs
     return b"".join(
         [

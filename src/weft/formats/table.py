@@ -1,7 +1,4 @@
-"""The table of file formats that `load` and `save` go through.
-
-A new format is a new row: how to recognise a file, how to read it, how to write it.
-"""
+"""The table of file formats that `load` and `save` go through, a row for each."""
 
 from __future__ import annotations
 
@@ -156,10 +153,7 @@ class Format:
 
 
 def _named_record(thing: Savable, problem: Problem | None) -> dict[str, Any]:
-    """Encode an object.
-
-    A schedule gets the names of its tasks and devices if they are known.
-    """
+    """Encode an object; a schedule of a problem gets names of tasks and devices."""
     if problem is None or not isinstance(thing, Schedule):
         return encode(thing)
     thing.refuse_other_problem(problem)
@@ -188,10 +182,7 @@ def _graph_format(
     seconds: bool = False,
     keeps: frozenset[str] = GRAPH,
 ) -> Format:
-    """Return a format of workflows with a syntax of its own, without machines.
-
-    `of`: the part of a file that `read` takes.
-    """
+    """Return a format of workflows without machines; `read` takes part `of` a file."""
     return Format(
         name,
         suffixes,

@@ -81,10 +81,7 @@ def scale_ccr(workflow: Workflow, ccr: float, cluster: Cluster | None = None) ->
 
 
 def _mean_links(cluster: Cluster) -> tuple[float, float]:
-    """Return mean latency and seconds per byte over ordered pairs of devices.
-
-    The devices of a pair differ.
-    """
+    """Return mean latency and seconds per byte over pairs of different devices."""
     if cluster.p < 2:
         raise InvalidInput(
             f"a CCR is not defined on cluster '{cluster.name}': it has one device, and data never "

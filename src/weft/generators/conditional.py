@@ -1,7 +1,4 @@
-"""Workflows with choices: random ones, and the cascade A to F.
-
-The cascade has two CPUs and two GPUs.
-"""
+"""Workflows with choices: random ones, and the cascade A to F on four devices."""
 
 from __future__ import annotations
 

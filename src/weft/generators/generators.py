@@ -74,10 +74,7 @@ def register_sketch(
 def extends(
     base: Callable[..., Workflow], **defaults: Any
 ) -> Callable[[Callable[..., Workflow]], Callable[..., Workflow]]:
-    """Give a generator with ``**options`` those of another one (a decorator).
-
-    `defaults` replace the defaults of the other one.
-    """
+    """Give a generator with ``**options`` those of another one, with these defaults."""
 
     def extend(draw: Callable[..., Workflow]) -> Callable[..., Workflow]:
         @wraps(draw)
@@ -160,9 +157,7 @@ def generate_problem(
 
 
 def estimated_tasks(name: str, options: Mapping[str, Any]) -> int:
-    """Return about how many tasks a generator makes.
-
-    Options that are no numbers count as 1.
+    """Return about how many tasks a generator makes; what is no number counts as 1.
 
     Examples
     --------

@@ -32,10 +32,7 @@ TASK_KINDS = 4
 
 @dataclass(frozen=True)
 class Condition:
-    """How scenarios differ from estimates; see `Scenario.draw`.
-
-    `stream`: jobs over time.
-    """
+    """How scenarios differ from estimates (`Scenario.draw`), and if jobs are a stream."""
 
     noise: float = 0.0
     bias: float = 0.0

@@ -115,10 +115,7 @@ def layer_widths(
 def _edges(
     widths: IntArray, density: float, jump: int, max_parents: int, seed: int
 ) -> tuple[IntArray, IntArray]:
-    """Return the edges to all tasks outside the first layer, each pair once.
-
-    They are sorted by (source, target).
-    """
+    """Return the edges to all tasks outside the first layer, each once, sorted."""
     n = int(widths.sum())
     begin = np.concatenate(([0], np.cumsum(widths)[:-1]))
     layer = np.repeat(np.arange(len(widths)), widths)

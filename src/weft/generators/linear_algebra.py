@@ -68,10 +68,7 @@ class _Factorisation:
 def _register(
     name: str, *, tiles: int, tasks: Callable[..., int]
 ) -> Callable[[Callable[[_Factorisation], None]], Callable[..., Workflow]]:
-    """Register a factorisation (a decorator).
-
-    It has `tiles` x `tiles` tiles by default.
-    """
+    """Register a factorisation of `tiles` x `tiles` tiles by default (a decorator)."""
 
     def enter(draw: Callable[[_Factorisation], None]) -> Callable[..., Workflow]:
         @wraps(draw)

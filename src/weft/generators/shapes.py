@@ -29,8 +29,6 @@ def fork_join(
 ) -> None:
     """Parallel stages between synchronising tasks: stages * (width + 1) + 1 tasks.
 
-    A stage has `width` parallel tasks.
-
     Examples
     --------
     >>> w = fork_join(width=3, stages=2)

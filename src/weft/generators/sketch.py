@@ -1,7 +1,4 @@
-"""`Sketch`: a workflow of known shape, drawn task by task.
-
-The sizes are drawn at the end.
-"""
+"""`Sketch`: a workflow of known shape, task by task; sizes are drawn at the end."""
 
 from __future__ import annotations
 
@@ -16,10 +13,7 @@ from weft.rng import generator
 
 
 def lognormal(size: int, sigma: float, rng: np.random.Generator) -> FloatArray:
-    """Return log-normal factors with mean 1.
-
-    `sigma` is the standard deviation of the logarithm.
-    """
+    """Return log-normal factors with mean 1; their logarithms deviate by `sigma`."""
     return np.exp(sigma * rng.standard_normal(size) - sigma * sigma / 2)
 
 

@@ -87,10 +87,7 @@ class WorkflowBuilder:
 
     @typed
     def edge(self, src: str, dst: str, *, data: float = 0.0, when: str | None = None) -> None:
-        """Add an edge with `data` bytes.
-
-        `when` names the branch of the source that takes it.
-        """
+        """Add an edge with `data` bytes; `when` names the branch of the source."""
         for end in (src, dst):
             if end not in self._tasks:
                 raise UnknownName(

@@ -1,7 +1,4 @@
-"""`check`: the one oracle, which every schedule and trace must pass.
-
-It shares no code with planners or kernels.
-"""
+"""`check`: the one oracle, which shares no code with planners or kernels."""
 
 from __future__ import annotations
 
@@ -78,10 +75,7 @@ def check(target: Problem | Workload, result: Schedule | Trace | Planned) -> lis
 
 
 def _check_variants(problem: Problem, result: object) -> list[Violation]:
-    """Check that a plan names a variant of each task that has some.
-
-    The plan must also be valid with these variants.
-    """
+    """Check that a plan names variants of all tasks with some, and is valid with them."""
     if not isinstance(result, Planned):
         raise InvalidInput(
             f"'{problem.name}' has variants: give the plan, which has the chosen ones, or check "
@@ -117,10 +111,7 @@ def _workload(target: Problem | Workload, trace: Trace) -> Workload:
 
 
 def _schedule_violations(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
-    """Yield the violations of a schedule.
-
-    It must hold all tasks, whatever the branches.
-    """
+    """Yield the violations of a schedule, which holds all tasks of all branches."""
     known = (
         (schedule.task >= 0)
         & (schedule.task < problem.n)
@@ -244,10 +235,7 @@ def _late_rows(
     device: IntArray,
     start: FloatArray,
 ) -> Iterator[Violation]:
-    """Yield rows that start before their inputs arrive.
-
-    `came`: arrivals by a network, NaN elsewhere.
-    """
+    """Yield rows that start before their inputs; `came`: arrivals by a network or NaN."""
     need = inputs(problem, done, first=np.zeros(len(task), np.int64), task=task, device=device)
     if came is not None:
         moved = came[need.edge]

@@ -245,16 +245,11 @@ class Cluster:
         return float(near), float(far), float(quick), float(slow)
 
     def transfer_time(self, source: int, target: int, data: float) -> float:
-        """Return the seconds to move `data` bytes: latency + data / bandwidth.
-
-        A transfer within one device takes no time.
-        """
+        """Return the seconds to move `data` bytes; none within one device."""
         return float(self.latency[source, target] + data * self.per_byte[source, target])
 
     def energy(self, busy: FloatArray, seconds: float) -> float:
-        """Return the joules that devices take over some seconds.
-
-        A busy device takes its power, an idle one its idle power.
+        """Return the joules over some seconds: power while busy, idle power otherwise.
 
         Examples
         --------
@@ -266,8 +261,6 @@ class Cluster:
 
     def rent(self, seconds: float) -> float:
         """Return the money for all devices over some seconds, busy or not.
-
-        Prices are per hour.
 
         Examples
         --------

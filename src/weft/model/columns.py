@@ -98,29 +98,20 @@ Namer = Callable[[int], str]
 
 
 def refuse(bad: NDArray[np.bool_], values: NDArray[Any], what: str, rule: str, name: Namer) -> None:
-    """Raise `InvalidInput` for the first entry where `bad` holds.
-
-    The message names the entry and its value.
-    """
+    """Raise `InvalidInput` for the first entry where `bad` holds, with its value."""
     if bad.any():
         first = int(np.flatnonzero(bad)[0])
         raise InvalidInput(f"{what} of {name(first)} is {values.flat[first]!s}; it must be {rule}")
 
 
 def refuse_negative(values: FloatArray, what: str, name: Namer, *, finite: bool = True) -> None:
-    """Raise unless every entry is zero or more, and not NaN.
-
-    Entries must be finite unless `finite` is off.
-    """
+    """Raise unless every entry is zero or more, and (unless `finite` is off) finite."""
     bad = ~(values >= 0) | (np.isinf(values) if finite else np.zeros(values.shape, bool))
     refuse(bad, values, what, "a finite number, zero or more" if finite else "zero or more", name)
 
 
 def refuse_not_positive(values: FloatArray, what: str, name: Namer, *, finite: bool = True) -> None:
-    """Raise unless every entry is above zero, and not NaN.
-
-    Entries must be finite unless `finite` is off.
-    """
+    """Raise unless every entry is above zero, and (unless `finite` is off) finite."""
     bad = ~(values > 0) | (np.isinf(values) if finite else np.zeros(values.shape, bool))
     refuse(bad, values, what, "a finite number above zero" if finite else "above zero", name)
 

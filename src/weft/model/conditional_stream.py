@@ -1,7 +1,4 @@
-"""`ConditionalStream`: a conditional problem that arrives repeatedly.
-
-The probabilities of its branches may drift.
-"""
+"""`ConditionalStream`: a problem that arrives repeatedly, with drifting choices."""
 
 from __future__ import annotations
 
@@ -90,9 +87,7 @@ class Arrivals:
 
 @dataclass(frozen=True, eq=False)
 class ProbabilityDrift:
-    """The probabilities of one choice over time.
-
-    A job draws its branch at its arrival.
+    """The probabilities of one choice over time; jobs draw branches at their arrival.
 
     Parameters
     ----------
@@ -164,10 +159,7 @@ class ProbabilityDrift:
 
 
 def with_first(start: FloatArray, first: FloatArray) -> FloatArray:
-    """Return (x, branches) probabilities with these of the first branch.
-
-    The others keep their ratios.
-    """
+    """Return (x, branches) probabilities with a new first; others keep their ratios."""
     rest, total = start[1:], start[1:].sum()
     rest = rest / total if total > 0 else np.full(len(rest), 1.0 / max(len(rest), 1))
     return np.concatenate((first[:, None], (1.0 - first)[:, None] * rest[None, :]), axis=1)
@@ -307,10 +299,7 @@ class SharedStreams:
                 )
 
     def draw(self, seed: int) -> tuple[Workload, Scenario]:
-        """Draw one future of all streams.
-
-        Job j of the workload is of stream `template[j]`.
-        """
+        """Draw one future of all streams; job j is of stream `template[j]`."""
         drawn = [s.draw(seed + k * SEEDS_APART) for k, s in enumerate(self.streams)]
         of = np.repeat(np.arange(len(drawn)), [w.jobs for w, _ in drawn])
         columns = {

@@ -226,10 +226,7 @@ def _refuse_duration(problem: Problem, bad: NDArray[np.bool_]) -> None:
 
 
 def _total_transfer(problem: Problem) -> float:
-    """Return the seconds of all edges over the slowest link.
-
-    Transfers out of range are refused.
-    """
+    """Return the seconds of all edges over the slowest link, unless out of range."""
     near, far, quick, slow = problem.cluster.extreme_links
     data = problem.workflow.data
     most = float(data.max(initial=0.0))

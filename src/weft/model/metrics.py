@@ -201,9 +201,7 @@ def trace_metrics(trace: Trace) -> TraceMetrics:
 def capacity_use(
     problem: Problem, need: FloatArray, seconds: FloatArray, makespan: float
 ) -> dict[str, float]:
-    """Return the share of each capacity that executions took.
-
-    Capacities without a limit are left out.
+    """Return the share of each limited capacity that executions took.
 
     Examples
     --------
@@ -232,9 +230,7 @@ def trace_capacity_use(trace: Trace) -> dict[str, float]:
 
 
 def in_time_share(trace: Trace) -> float:
-    """Return the share of the jobs with a deadline that finished by it.
-
-    Without deadlines it is 1.
+    """Return the share of the jobs with a deadline that finished by it; 1 without any.
 
     Examples
     --------
@@ -340,10 +336,7 @@ def _group_seconds(trace: Trace, chosen: BoolArray) -> float:
 def _trace_inputs(
     trace: Trace, instance: IntArray, active: BoolArray, first_done: FloatArray
 ) -> tuple[FloatArray, float]:
-    """Return when each row's task became ready, and the bytes read remotely.
-
-    A row reads bytes remotely if they come from another device.
-    """
+    """Return when each row's task became ready, and the bytes from other devices."""
     workload, done = trace.workload, trace.status == DONE
     executions = Executions.of(
         instance[done], trace.device[done], trace.finish[done], instances=workload.instances

@@ -28,10 +28,7 @@ from weft.typed import typed
 
 
 class ProblemArrays(NamedTuple):
-    """The columns of compiled planners, one signature for all.
-
-    Edges are sorted by target.
-    """
+    """The columns of compiled planners, one signature for all."""
 
     work: FloatArray  # (n,)
     row: IntArray  # (n,)
@@ -86,18 +83,12 @@ class Problem(Displayed):
     pace: FloatArray
 
     def __post_init__(self) -> None:
-        """Refuse costs of other tasks or devices, and times out of range.
-
-        Times out of range are too short or too long to compute with.
-        """
+        """Refuse costs of other tasks or devices, and times too short or long to compute."""
         self._refuse_shapes()
         refuse_times(self)
 
     def _refuse_shapes(self) -> None:
-        """Refuse a part that was replaced by that of another problem.
-
-        Kernels check no index.
-        """
+        """Refuse a part of another problem, since kernels check no index."""
         n, p, rows = self.workflow.n, self.cluster.p, self.pace.shape[0]
         fits = self.work.shape == self.row.shape == (n,) and self.pace.shape == (rows, p)
         if not fits or (n and not (self.row.min() >= 0 and self.row.max() < rows)):

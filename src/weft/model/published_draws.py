@@ -46,10 +46,7 @@ def draw_as_published(stream: ConditionalStream, seed: int) -> tuple[FloatArray,
 
 
 def _tasks_after_branches(stream: ConditionalStream) -> list[tuple[int, list[int]]]:
-    """Return per task its choice (or -1) and the task after each branch (-1: none).
-
-    Only one task of a job runs at a time.
-    """
+    """Return per task its choice (or -1) and the task after each branch (-1: none)."""
     w = stream.problem.workflow
     after = []
     for t in range(w.n):

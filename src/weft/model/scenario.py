@@ -32,9 +32,7 @@ MOST_SPELLS = 200_000
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """Outcomes of choices, duration factors, paces over time, cancellations.
-
-    Paces are those of devices.
+    """Outcomes of choices, factors of durations, paces of devices, cancellations.
 
     Attributes
     ----------
@@ -255,9 +253,7 @@ def _draw_changes(
 
 
 def _worst_of(spells: list[tuple[float, float, float]]) -> list[tuple[float, float]]:
-    """Return (time, pace) at each change of the worst of the active spells.
-
-    A spell is (begin, end, pace).
+    """Return (time, pace) when the worst active spell (begin, end, pace) changes.
 
     Examples
     --------

@@ -1,7 +1,4 @@
-"""`Trace`: an execution, simulated or real.
-
-It has one row per execution and one entry per job.
-"""
+"""`Trace`: a simulated or real execution, a row per task run and an entry per job."""
 
 from __future__ import annotations
 

@@ -261,10 +261,7 @@ def columns_of(
     deadlines: bool = False,
     objective: str = "makespan",
 ) -> tuple[Column, ...]:
-    """Return the columns.
-
-    Several jobs have completion times, several scenarios a spread.
-    """
+    """Return the columns for so many jobs and scenarios."""
     jct = (*(JCT if jobs > 1 else ()), *((IN_TIME,) if deadlines else ()))
     spread = SPREAD if scenarios > 1 else (SLR,)
     money = (*((ENERGY,) if energy else ()), *((COST,) if cost else ()))

@@ -218,10 +218,7 @@ def _drawn(workflow: Workflow, picture: _DagPicture, layout: Layout, with_legend
 
 
 def _columns(picture: _DagPicture, layout: Layout) -> tuple[list[float], list[float], float]:
-    """Return left edge and width of each level.
-
-    Gaps grow with the spread of the edges.
-    """
+    """Return left edge and width of each level; gaps grow with the spread of edges."""
     wide = [40.0] * len(layout.layers)
     for node in picture.nodes:
         wide[node.level] = max(wide[node.level], len(node.label) * LETTER + 18)

@@ -1,7 +1,4 @@
-"""One self-contained HTML document.
-
-Nothing is fetched, and no name of a user can become code.
-"""
+"""One HTML document that fetches nothing, in which no user's name becomes code."""
 
 from __future__ import annotations
 
@@ -54,9 +51,7 @@ def _script(names: tuple[str, ...]) -> str:
 
 
 def embedded_json(value: object) -> str:
-    r"""Return compact JSON that is safe inside a script element.
-
-    `<`, `>` and `&` are escaped.
+    r"""Return compact JSON with `<`, `>` and `&` escaped, safe inside a script element.
 
     Examples
     --------

@@ -27,10 +27,7 @@ _DASHES = ("-", "--", "-.", ":")
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """One line: points and, where known, the band from `low` to `high`.
-
-    With `steps`, a value holds until the next one.
-    """
+    """One line: points, a band from `low` to `high`; `steps` hold until the next."""
 
     x: ArrayLike
     y: ArrayLike
@@ -49,10 +46,7 @@ def line_figure(
     log_y: bool = False,
     size: tuple[float, float] = (WIDTH, HEIGHT),
 ) -> str:
-    """Draw lines with confidence bands.
-
-    Lines differ by dash and marker too, not by colour alone.
-    """
+    """Draw lines with confidence bands; they differ by colour, dash and marker."""
     with drawing(*size) as (figure, axes):
         for k, (name, line) in zip(numbers_of(list(series)), series.items(), strict=True):
             x, y = np.asarray(line.x, float), np.asarray(line.y, float)
@@ -139,10 +133,7 @@ def pareto_figure(
     log_x: bool = False,
     size: tuple[float, float] = (WIDTH, HEIGHT),
 ) -> str:
-    """Draw points with two values, smaller is better.
-
-    Undominated points are filled and joined.
-    """
+    """Draw points with two values, smaller is better; fill and join undominated ones."""
     best, middle = pareto_front(points), _middle([x for x, _ in points.values()], log=log_x)
     with drawing(*size) as (figure, axes):
         front = sorted(points[name] for name in best)

@@ -22,9 +22,7 @@ def escaped(text: object) -> str:
 
 
 def shortened(text: str, size: int) -> str:
-    """Shorten a label to `size` characters, with an ellipsis in the middle.
-
-    The result is one line.
+    """Shorten a label to a line of `size` characters, with an ellipsis in the middle.
 
     Examples
     --------

@@ -86,10 +86,7 @@ def crossings(layers: list[list[int]], paths: list[list[int]]) -> int:
 
 
 def _inversions(pairs: list[tuple[int, int]]) -> int:
-    """Count pairs out of order, with a Fenwick tree.
-
-    Barth, Mutzel and Juenger (2004).
-    """
+    """Count pairs out of order, with a Fenwick tree (Barth, Mutzel and Juenger 2004)."""
     ends = [v for _, v in sorted(pairs)]
     size = max(ends, default=-1) + 1
     tree, crossed = [0] * (size + 1), 0
@@ -170,10 +167,7 @@ def _placed(
 
 
 def _monotone(wish: np.ndarray) -> np.ndarray:
-    """Return the closest non-decreasing numbers, in least squares.
-
-    The method is to pool adjacent violators.
-    """
+    """Return the closest non-decreasing numbers, by pooling adjacent violators."""
     pools: list[tuple[float, int]] = []
     for value in wish.tolist():
         mean, count = float(value), 1

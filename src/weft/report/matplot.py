@@ -1,7 +1,4 @@
-"""The one door to matplotlib: one style, no window.
-
-The same figure gives the same bytes.
-"""
+"""The one door to matplotlib: one style, no window, same bytes for same figures."""
 
 from __future__ import annotations
 

@@ -138,10 +138,7 @@ def text_on(color: str) -> str:
 
 
 def css_variables() -> str:
-    """Return the palette as CSS custom properties.
-
-    The dark one is under `prefers-color-scheme`.
-    """
+    """Return the light and the dark palette as CSS custom properties."""
     light = LIGHT | _numbered(CATEGORIES)
     dark = DARK | _numbered(DARK_CATEGORIES)
     root = f":root{{color-scheme:light dark;{_declared(light)}}}\n"
@@ -155,9 +152,7 @@ def light_variables() -> str:
 
 
 def variable(name: str) -> str:
-    """Return a CSS variable with the light colour as default.
-
-    c0 is the first category, i0 its ink.
+    """Return a CSS variable (c0: first category, i0: its ink) with its light colour.
 
     Examples
     --------
@@ -168,10 +163,7 @@ def variable(name: str) -> str:
 
 
 def swatch(color: str, text: str) -> str:
-    """Return an entry of a legend as HTML: a coloured square and an escaped text.
-
-    Callers escape the text.
-    """
+    """Return an entry of a legend as HTML: a coloured square and an escaped text."""
     return f'<span><i class="swatch" style="background:{color}"></i>{text}</span>'
 
 

@@ -89,9 +89,7 @@ class Resampling(TypedDict, total=False):
 
 
 def bootstrap_mean(values: ArrayLike, **options: Unpack[Resampling]) -> Interval:
-    """Compute the percentile bootstrap interval of a mean.
-
-    Efron and Tibshirani (1993), chapter 13.
+    """Compute the percentile bootstrap interval of a mean (Efron, Tibshirani 1993).
 
     Examples
     --------
@@ -105,9 +103,7 @@ def bootstrap_mean(values: ArrayLike, **options: Unpack[Resampling]) -> Interval
 def geometric_mean_ratio(
     first: ArrayLike, second: ArrayLike, **options: Unpack[Resampling]
 ) -> Interval:
-    """Compute the geometric mean of first / second by pairs, and its interval.
-
-    The interval is that of the bootstrap.
+    """Compute the geometric mean of first / second by pairs; bootstrap its interval.
 
     Examples
     --------

@@ -81,10 +81,7 @@ class Column:
         return [self.text(v) if shared is None else self._aligned(v, *shared) for v in values]
 
     def _shared(self, sizes: Sequence[float]) -> tuple[float, int, str] | None:
-        """Return scale, decimal places and unit for values of these sizes.
-
-        None: each value has its own.
-        """
+        """Return scale, decimal places and unit that fit all of these sizes, or None."""
         middle, largest = sizes[len(sizes) // 2], sizes[-1]
         scale, unit = unit_of(middle, self.unit)
         if largest >= 1e15 or (self.unit == "s" and largest >= 600) or middle * scale < 1e-4:

@@ -1,6 +1,3 @@
-"""Verbs that answer questions: `explain`, `view`, `whatif` and `size`.
-
-They say why, what if, and how many machines.
-"""
+"""Verbs that answer questions: `explain`, `view`, `whatif` and `size`."""
 
 __all__ = ["explain", "size", "view", "whatif"]

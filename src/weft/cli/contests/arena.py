@@ -1,7 +1,4 @@
-"""`weft arena`: instances with best known makespans, a checker, contenders.
-
-Contenders get equal time.
-"""
+"""`weft arena`: instances with best known makespans, a checker, contenders."""
 
 from __future__ import annotations
 

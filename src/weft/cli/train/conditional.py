@@ -1,7 +1,4 @@
-"""`weft train` for conditional streams.
-
-Its subcommands: the best for one stream, PPO, pairs, rollouts, index.
-"""
+"""`weft train` for conditional streams: the best for one, pairs, rollouts, index."""
 
 from __future__ import annotations
 
@@ -330,10 +327,7 @@ def _index_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _train_index(args: argparse.Namespace) -> None:
-    """Tune the weights of the index for a stream.
-
-    They hold over the probabilities of its watched choice.
-    """
+    """Tune the index for a stream, over the probabilities of its watched choice."""
     from weft.formats.native.stream_toml import load_stream
     from weft.learn.conditional.index import IndexSettings, tune_index
     from weft.policies.conditional.index import save_index

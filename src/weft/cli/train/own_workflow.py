@@ -1,7 +1,4 @@
-"""`weft train workflow`: a re-planning policy for own workflows and machines.
-
-Own aims can be given, too.
-"""
+"""`weft train workflow`: a re-planning policy for your workflows, machines, aims."""
 
 from __future__ import annotations
 

@@ -22,10 +22,7 @@ class Trainable(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of one training: its score, its cost, and how to write it.
-
-    Lower scores are better.
-    """
+    """The result of one training: its score (low is good), its cost, how to write it."""
 
     score: float
     seconds: float

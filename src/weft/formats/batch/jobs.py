@@ -120,10 +120,7 @@ def _command(commands: Mapping[str, Sequence[str]], name: str, kind: str) -> tup
 
 
 def load_commands(path: Path) -> dict[str, list[str]]:
-    """Read the commands of a WfFormat document, or of {name: [program, ...]}.
-
-    Arguments follow the program.
-    """
+    """Read the commands of a WfFormat document or of {name: [program, argument, ...]}."""
     with naming(str(path)):
         record = Record(parse_json(decode_text(read_bytes(path))))
         if is_wfformat(record):

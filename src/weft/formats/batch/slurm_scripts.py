@@ -1,7 +1,4 @@
-"""Slurm: one sbatch script per task, and a script that submits them.
-
-The second passes the dependencies between the jobs.
-"""
+"""Slurm: one sbatch script per task, and one that submits them in their order."""
 
 from __future__ import annotations
 
@@ -83,10 +80,7 @@ def job_options(
 
 
 def submit_lines(jobs: Sequence[BatchJob], files: dict[int, str]) -> list[str]:
-    """Return the script that submits each job after those it needs.
-
-    It stores the numbers that Slurm gives to jobs.
-    """
+    """Return the script that submits jobs after those they need and keeps their ids."""
     lines = [
         "#!/bin/bash",
         "# Submits every job; job.ids has a line per task: its name and Slurm's number.",
@@ -122,10 +116,7 @@ def _in_one_line(text: str) -> str:
 
 
 def _plain(name: str, what: str) -> str:
-    """Return a name that can stand in an option of its own.
-
-    sbatch would split or expand other names.
-    """
+    """Return a name that sbatch neither splits nor expands."""
     if _PLAIN.fullmatch(name):
         return name
     raise InvalidInput(

@@ -26,10 +26,7 @@ CERTAIN = 1.0 - 1e-9
 
 @dataclass(frozen=True, eq=False)
 class CallGraph:
-    """A graph with choices, and the branches of requests with their counts.
-
-    Branches are a (shapes, choices) array.
-    """
+    """A graph with choices; (shapes, choices) branches of requests and their counts."""
 
     workflow: Workflow
     shapes: IntArray

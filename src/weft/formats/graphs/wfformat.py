@@ -82,10 +82,7 @@ def read_wfformat(record: Record, *, name: str) -> Workflow:
 
 
 def _is_ours(record: Record) -> bool:
-    """Return whether weft wrote a record.
-
-    Only then its names are those of weft's objects.
-    """
+    """Return whether weft wrote a record: its names are then those of weft's objects."""
     system = record.content.get("runtimeSystem")
     return isinstance(system, dict) and system.get("name") == SYSTEM
 
@@ -176,10 +173,7 @@ def shared_bytes(
     read: list[list[str]],
     sizes: dict[str, float],
 ) -> np.ndarray:
-    """Return the bytes of each edge.
-
-    They are those of files that its source writes and its target reads.
-    """
+    """Return the bytes of each edge: of files its source writes and its target reads."""
     needed = [set(files) for files in read]
     steps = sum(len(written[s]) for s, _ in pairs)
     check_cells(steps, f"the output files of {len(pairs)} edges, {steps} in all,")
@@ -357,10 +351,7 @@ def _machines(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def _amount(cluster: Cluster, capacity: str, node: str, otherwise: float) -> float:
-    """Return the amount of a capacity that tasks of a node share.
-
-    Without one, return the amount that its devices have.
-    """
+    """Return the amount of a capacity that tasks of a node share, or `otherwise`."""
     if capacity not in cluster.capacity:
         return otherwise
     shared = float(cluster.capacity[capacity][cluster.node_names.index(node)])

@@ -89,10 +89,7 @@ def _repeat(
 
 
 def _times(r: Record, units: dict[str, float]) -> dict[str, float]:
-    """Return the seconds of a task on each unit.
-
-    They are given for each, or as one time with coefficients.
-    """
+    """Return the seconds of a task on each unit: given, or one time by coefficients."""
     if isinstance(r.raw("time"), dict):
         given = r.child("time")
         given.only(units)

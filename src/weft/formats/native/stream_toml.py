@@ -135,10 +135,7 @@ def load_streams(source: str | os.PathLike[str]) -> SharedStreams:
 
 
 def _read(where: str) -> str:
-    """Return the text of a stream: a TOML file, or a stream that ships with weft.
-
-    The second is given by its name.
-    """
+    """Return the text of a TOML file, or of a stream that ships with weft, by name."""
     shipped = stream_names()
     if where in shipped:
         place = files("weft.formats").joinpath("streams", f"{where}.toml")
@@ -161,10 +158,7 @@ def read_stream_toml(text: str, *, name: str) -> ConditionalStream:
 
 
 def read_streams_toml(text: str, *, name: str) -> SharedStreams:
-    """Return the streams that a TOML text describes.
-
-    [[streams]] share the [[units]]; a text without them is one stream.
-    """
+    """Return the streams of a TOML text: [[streams]] on the same units, or one."""
     record = Record(parse_toml(text))
     title = record.text("name", name)
     if "streams" not in record:
@@ -180,10 +174,7 @@ def read_streams_toml(text: str, *, name: str) -> SharedStreams:
 
 
 def _stream(record: Record, shared: Record, title: str, units: Cluster) -> ConditionalStream:
-    """Return one stream.
-
-    `shared` has the units and the tick of all streams of the file.
-    """
+    """Return one stream; `shared` has the units and the tick of all in the file."""
     workflow, drift, watched = read_graph(record, _tasks(record), title, _unit_rows(shared))
     refuse_unreachable(workflow, read_names(record, "start", [str(workflow.task_name(0))]))
     return ConditionalStream(

@@ -1,7 +1,4 @@
-"""Objects of the model as nested dicts, the content of weft's files.
-
-See `weft_schema`.
-"""
+"""Objects of the model as nested dicts of weft's files (see `weft_schema`)."""
 
 from __future__ import annotations
 
@@ -139,10 +136,7 @@ def encode_trace(t: Trace) -> dict[str, Any]:
 
 
 def _table(names: str, values: str, rows: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    """Return the names of rows and the rows, each as one line of numbers.
-
-    Without rows, return nothing.
-    """
+    """Return the names of rows and the rows, each as one line; nothing without rows."""
     if not rows:
         return {}
     return {names: list(rows), values: np.stack([row.reshape(-1) for row in rows.values()])}

@@ -1,7 +1,4 @@
-"""weft's schema as strict JSON.
-
-Every column is one line; equal objects give equal bytes.
-"""
+"""weft's schema as strict JSON: a line per column, equal bytes for equal objects."""
 
 from __future__ import annotations
 

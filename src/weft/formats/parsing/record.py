@@ -1,7 +1,4 @@
-"""`Record`: a JSON object or NPZ folder, read key by key.
-
-Errors name key and value.
-"""
+"""`Record`: a JSON object or NPZ folder; errors name key and value."""
 
 from __future__ import annotations
 
@@ -140,10 +137,7 @@ class Record:
         return list(value)
 
     def floats(self, key: str, default: object = _REQUIRED, *, rank: int = 1) -> FloatArray:
-        """Return a list (rank 1) or a list of lists (rank 2) of numbers.
-
-        One number fills all.
-        """
+        """Return numbers in a list (rank 1) or a list of lists (rank 2); one fills all."""
         value = self.raw(key, default)
         if isinstance(value, np.ndarray):
             return _float_array(value, rank, self.path(key))

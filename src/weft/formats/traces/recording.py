@@ -153,10 +153,7 @@ class UnknownDependencies(UserWarning):
 
 
 def _most_at_once(executions: list[MeasuredExecution], *, cores: bool = False) -> int:
-    """Return the most executions, or cores, in use at one time.
-
-    If starts are unknown, it is 1.
-    """
+    """Return the most executions, or cores, in use at once; 1 if starts are unknown."""
     if any(math.isnan(e.start) for e in executions):
         return 1
     counted = [(e, e.cores if cores else 1) for e in executions if e.seconds > 0]

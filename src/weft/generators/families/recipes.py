@@ -139,8 +139,6 @@ def blast(*, parts: int = 40, seed: int = 0) -> Workflow:
 def bwa(*, parts: int = 100, seed: int = 0) -> Workflow:
     """Alignment of reads: an index, every part, two joins; parts + 4 tasks.
 
-    Every part is aligned against the index.
-
     Examples
     --------
     >>> bwa(parts=1000).n, bwa(parts=1000).m

@@ -46,9 +46,7 @@ def gpu_cluster(
     idle_share: float = 0.2,
     name: str | None = None,
 ) -> Cluster:
-    """Make a cluster of published devices.
-
-    Speed is in TFLOP/s, work in 10**12 operations.
+    """Make a cluster of published devices: TFLOP/s, and work in 10**12 operations.
 
     Parameters
     ----------
@@ -99,9 +97,7 @@ def gpu_cluster(
 def mixed_cluster(
     seed: int = 0, *, kinds: int = 3, most: int = 4, cpus: int = 1, precision: str = "fp32"
 ) -> Cluster:
-    """Draw a cluster of `kinds` different GPUs and a node of CPUs.
-
-    It has 1 to `most` GPUs of each kind.
+    """Draw a cluster of `kinds` GPUs, 1 to `most` of each, and a node of CPUs.
 
     Examples
     --------

@@ -1,7 +1,4 @@
-"""How machines differ: related speeds, unrelated costs, affinity of task kinds.
-
-Unrelated costs are full matrices.
-"""
+"""How machines differ: related speeds, full matrices of costs, affinity of kinds."""
 
 from __future__ import annotations
 
@@ -43,9 +40,7 @@ def unrelated_problem(
     consistent: bool = False,
     seed: int = 0,
 ) -> Problem:
-    """Bind with a full (n, p) matrix of random costs.
-
-    Seconds = work / speed * a random factor of mean 1.
+    """Bind with (n, p) random costs: work / speed * a random factor of mean 1.
 
     Parameters
     ----------
@@ -80,9 +75,7 @@ def with_affinity(
     method: str = "uniform",
     seed: int = 0,
 ) -> Cluster:
-    """Give each task kind its own throughput on each device kind.
-
-    Throughput = speed / random factor.
+    """Give each task kind a throughput on each device kind: speed / random factor.
 
     Examples
     --------

@@ -46,10 +46,7 @@ class Alternatives:
         self._first = np.searchsorted(c.row[self._waits], np.arange(len(table) + 1))
 
     def finishes(self, row: int) -> list[float]:
-        """Return when the task of a row would have ended on each device.
-
-        inf: the device cannot run it.
-        """
+        """Return when the task of a row would have ended on each device; inf: never."""
         t = self.table
         problem, task = t.workload.problem_of(int(t.job[row])), int(t.task[row])
         found = []

@@ -34,10 +34,7 @@ Among causes at the same time, the first one of this list binds."""
 
 @dataclass(frozen=True, eq=False)
 class ExecutionTable(TraceColumns):
-    """The executions of a plan or trace in one form.
-
-    A plan is one job that arrives at time 0.
-    """
+    """The executions of a trace, or of a plan as one job that arrives at time 0."""
 
     workload: Workload
     scenario: Scenario | None  # None: a plan, which holds all branches
@@ -131,10 +128,7 @@ class ExecutionTable(TraceColumns):
 
     @cached_property
     def done(self) -> tuple[IntArray, IntArray]:
-        """Rows that finished their task, by (instance, finish), and offsets.
-
-        An offset is where the rows of an instance begin.
-        """
+        """Offsets of instances, and the rows that are done by (instance, finish)."""
         rows = np.flatnonzero(self.status == DONE)
         rows = rows[np.lexsort((rows, self.finish[rows], self.instance[rows]))]
         count = np.bincount(self.instance[rows], minlength=self.workload.instances)
@@ -170,10 +164,7 @@ class GroupTable(NamedTuple):
 
 
 class CauseTable(NamedTuple):
-    """Events before the starts of groups.
-
-    One row per event, or the binding event of each group.
-    """
+    """Events before the starts of groups: all of them, or the binding one of each."""
 
     group: IntArray
     kind: IntArray
@@ -192,10 +183,7 @@ class CauseTable(NamedTuple):
 
 
 def candidate_causes(table: ExecutionTable, *others: CauseTable) -> CauseTable:
-    """List all events that each group waited for, except decisions.
-
-    `others` are added.
-    """
+    """List all events that each group waited for, except decisions, and `others`."""
     found = [*_inputs(table), _retries(table), _devices(table), _arrivals(table), *others]
     columns: Any = [np.concatenate(column) for column in zip(*found, strict=True)]
     return CauseTable(*columns)

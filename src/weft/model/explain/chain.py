@@ -27,10 +27,7 @@ COMPUTING, MOVING, LOST_WORK, FOR_DEVICE, FOR_DECISION, FOR_ARRIVAL = PARTS
 
 @dataclass(frozen=True)
 class Segment:
-    """A piece of the critical chain.
-
-    It says what execution `row` did or waited for in that time.
-    """
+    """A piece of the critical chain: what execution `row` did or waited for."""
 
     part: str
     start: float
@@ -46,10 +43,7 @@ class Segment:
 def follow_chain(
     t: ExecutionTable, candidates: CauseTable, causes: CauseTable
 ) -> Iterator[Segment]:
-    """Yield the segments of the critical chain, the last first.
-
-    Each begins where the one that is yielded next ends.
-    """
+    """Yield the segments of the critical chain, the last first, without gaps."""
     if not len(t):
         return
     early = None if t.eager else triggers(t, candidates)

@@ -1,7 +1,4 @@
-"""`Explanation`: causes, critical chain, slack and idle times.
-
-All of them as numbers and as sentences.
-"""
+"""`Explanation`: causes, critical chain, slack and idle times, also as sentences."""
 
 from __future__ import annotations
 
@@ -61,9 +58,7 @@ class IdleGap:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """The causes, the critical chain and the idle times of a plan or trace.
-
-    Executions are numbered as the rows of the schedule or trace.
+    """Causes, critical chain and idle times; numbers are rows of the plan or trace.
 
     Attributes
     ----------
@@ -174,10 +169,7 @@ class Explanation:
     # -- words -----------------------------------------------------------------
 
     def task_name(self, row: int) -> str:
-        """Return the name of a row's task, with its job where there are several.
-
-        Copies have "copy" behind it.
-        """
+        """Return the name of a row's task, with its job if there are several, and "copy"."""
         t = self.table
         job = int(t.job[row])
         name = t.workload.problem_of(job).workflow.task_name(int(t.task[row]))
@@ -351,10 +343,7 @@ def explain(result: Planned | Schedule | Trace, problem: Problem | None = None) 
 
 
 def _started_later(t: ExecutionTable) -> list[list[int]]:
-    """Return, per row, the later rows of its node that share a capacity with it.
-
-    Later rows start after its end.
-    """
+    """Return, per row, the later rows of its node that share a capacity with it."""
     later: list[list[int]] = [[] for _ in range(len(t))]
     for use in node_uses(t):
         for k, row in enumerate(use.rows.tolist()):

@@ -65,9 +65,7 @@ def format_bytes(value: float) -> str:
 
 
 def unit_of(size: float, unit: str) -> tuple[float, str]:
-    """Return the factor and the text of the unit that fits a size.
-
-    `unit` is "s", "B", "%" or empty.
+    """Return the factor and the unit ("s", "B", "%" or none) that fit a size.
 
     Examples
     --------

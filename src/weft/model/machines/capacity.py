@@ -41,10 +41,7 @@ def offered_load(stream: ConditionalStream) -> float:
 
 
 def _extreme_visits(stream: ConditionalStream) -> list[FloatArray]:
-    """Return the visits of each task at the extremes of the drifts.
-
-    All choices move together.
-    """
+    """Return the visits of each task at the extremes of the drifts, all together."""
     corners = [_corners(drift) for drift in stream.drift]
     most = max((len(rows) for rows in corners), default=1)
     return [
@@ -60,10 +57,7 @@ def _corners(drift: ProbabilityDrift) -> list[FloatArray]:
 
 
 def run_probability(workflow: Workflow, probability: list[FloatArray]) -> FloatArray:
-    """Return (n,) the probability that each task runs.
-
-    It is exact if no task has two parents, else sampled.
-    """
+    """Return (n,) the probability that each task runs; sampled where tasks join."""
     choices = workflow.choices
     if not (np.diff(workflow.pred_ptr) <= 1).all():
         return sampled_run_probability(workflow, probability)
@@ -78,10 +72,7 @@ def run_probability(workflow: Workflow, probability: list[FloatArray]) -> FloatA
 
 
 def sampled_run_probability(workflow: Workflow, probability: list[FloatArray]) -> FloatArray:
-    """Return (n,) the share of drawn outcomes in which each task runs.
-
-    The number of outcomes is fixed.
-    """
+    """Return (n,) the share of a fixed number of outcomes in which each task runs."""
     choices, rng = workflow.choices, generator(0, "run_probability")
     drawn = [(np.cumsum(p)[:-1] <= rng.random(_DRAWS)[:, None]).sum(axis=1) for p in probability]
     runs = np.zeros((workflow.n, _DRAWS), bool)
@@ -96,10 +87,7 @@ def sampled_run_probability(workflow: Workflow, probability: list[FloatArray]) -
 
 
 def _capacity(problem: Problem, visits: FloatArray) -> float:
-    """Return the highest rate of jobs that visit task t `visits[t]` times.
-
-    All batches are full.
-    """
+    """Return the highest rate of jobs with `visits[t]` of task t, in full batches."""
     seconds, memory = problem.durations(), problem.workflow.memory[:, None]
     busy = np.flatnonzero((visits > 0) & (seconds.min(axis=1) > 0))
     if not len(busy):
@@ -118,10 +106,7 @@ def _capacity(problem: Problem, visits: FloatArray) -> float:
 
 
 def _tasks_per_batch_time(problem: Problem, size: FloatArray) -> FloatArray:
-    """Return (n, p) tasks done in the seconds of one task, by the best batch.
-
-    A batch has at most `size` tasks.
-    """
+    """Return (n, p) tasks done in the seconds of one, by the best batch up to `size`."""
     growth = problem.cluster.batch_growth(problem.workflow.kinds)[problem.workflow.kind]
     sizes = np.arange(1.0, growth.shape[2] + 1.0)
     rate = np.where(sizes <= np.maximum(size, 1.0)[:, :, None], sizes / growth, 0.0)

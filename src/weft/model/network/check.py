@@ -1,7 +1,4 @@
-"""Rules of transfers on a network, written from docs/simulator.md.
-
-They use no code of the simulator.
-"""
+"""Rules of transfers on a network, from docs/simulator.md, not from the simulator."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""When transfers end on shared links.
-
-This is the oracle's own arithmetic, apart from the simulator's.
-"""
+"""When transfers end on shared links, by the oracle's own arithmetic."""
 
 from __future__ import annotations
 
@@ -16,9 +13,7 @@ _SLACK = 1.0 + 1e-12
 def transfer_ends(
     cluster: Cluster, source: IntArray, target: IntArray, data: FloatArray, begin: FloatArray
 ) -> FloatArray:
-    """Return when transfers between nodes end.
-
-    They begin at these times, in this order.
+    """Return the ends of transfers between nodes that begin at these times, in order.
 
     Examples
     --------

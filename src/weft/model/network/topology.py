@@ -237,10 +237,7 @@ class Topology:
         return crossed, least, seconds
 
     def _paths(self, start: str, first: int) -> dict[str, list[int]]:
-        """Return the trunks from `start` to each switch, breadth first.
-
-        `first`: number of trunk 0.
-        """
+        """Return the trunks, numbered from `first`, from `start` to each switch."""
         found: dict[str, list[int]] = {start: []}
         queue = deque([start])
         while queue:

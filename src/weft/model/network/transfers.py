@@ -45,10 +45,7 @@ class Transfers:
     def arrivals(
         self, job: IntArray, edge: IntArray, device: IntArray, sent: FloatArray
     ) -> FloatArray:
-        """Return when the data of edges, sent at these times, is on a device.
-
-        NaN: it never is.
-        """
+        """Return when the data of edges, sent at these times, is on a device; NaN: never."""
         rows: dict[tuple[int, int, int], list[int]] = {}
         keys = zip(self.job.tolist(), self.edge.tolist(), self.target.tolist(), strict=True)
         for r, key in enumerate(keys):

@@ -1,6 +1,4 @@
-"""The oracle behind `weft.model.check`, apart from planners and kernels.
-
-It shares no code with them.
+"""The oracle behind `weft.model.check`, without code of planners or kernels.
 
 - `violation`: a broken rule, and the comparisons that all rules share
 - `trace_rules`: all rules of traces, and those about which rows there may be

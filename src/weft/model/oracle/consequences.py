@@ -16,8 +16,6 @@ from weft.model.workload import Workload
 def active_instances(workload: Workload, scenario: Scenario) -> BoolArray:
     """Return (instances,) whether the taken branches lead to each instance.
 
-    The others are skipped.
-
     Examples
     --------
     >>> from weft.model.builder import WorkflowBuilder
@@ -52,10 +50,7 @@ def active_instances(workload: Workload, scenario: Scenario) -> BoolArray:
 def taken_edges(
     workload: Workload, scenario: Scenario, problem: Problem, job: IntArray, edge: IntArray
 ) -> BoolArray:
-    """Return whether edges belong to taken branches of these jobs.
-
-    The answer assumes that their sources run.
-    """
+    """Return whether edges of these jobs are on taken branches, if their sources run."""
     choices = problem.workflow.choices
     choice = choices.edge_choice[edge]
     taken: BoolArray = choice == ALWAYS
@@ -68,10 +63,7 @@ def taken_edges(
 
 
 def settled_times(workload: Workload, active: BoolArray, done: FloatArray) -> FloatArray:
-    """Return (instances,) when each instance is done, or known to be skipped.
-
-    Its outgoing edges are decided then.
-    """
+    """Return (instances,) when each is done or skipped, which decides outgoing edges."""
     settled = np.where(active, done, 0.0)
     for problem, first, _ in templates(workload):
         w = problem.workflow

@@ -58,10 +58,7 @@ class TraceRows:
 
     @cached_property
     def cancel_at(self) -> FloatArray:
-        """(instances,) when an instance is cancelled with its job.
-
-        inf: never, or it is done by then.
-        """
+        """(instances,) when each is cancelled with its job; inf: never, or it is done."""
         cancel = np.where(np.isnan(self.trace.job_finish), self.trace.scenario.cancel, np.inf)[
             self.job_of
         ]

@@ -32,10 +32,7 @@ from weft.model.workload import Workload
 
 
 def trace_violations(workload: Workload, trace: Trace) -> Iterator[Violation]:
-    """Yield the violations of a trace.
-
-    Times of a measured one are not compared to the model.
-    """
+    """Yield the violations of a trace; a measured one has times of its own."""
     yield from _strangers(workload, trace)
     if trace.job_finish.shape != (workload.jobs,):
         yield Violation(

@@ -126,10 +126,7 @@ def check_transfers(rows: TraceRows) -> Iterator[Violation]:
 
 
 def check_ends(rows: TraceRows, groups: TraceGroups) -> Iterator[Violation]:
-    """Compare each row with the end of its group.
-
-    A group ends by its true duration, a failure or a cancellation.
-    """
+    """Compare each row with the end of its group: duration, failure, cancellation."""
     scenario = rows.trace.scenario
     down = np.isinf(pace_at(scenario, groups.device, groups.start))
     for r in groups.first[down].tolist():

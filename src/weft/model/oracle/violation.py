@@ -51,10 +51,7 @@ class Executions(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """First finish of the parent and first arrival of its data, per incoming edge.
-
-    There is one entry per row and incoming edge.
-    """
+    """First finish and first arrival of data, one entry per row and incoming edge."""
 
     row: IntArray
     edge: IntArray
@@ -64,10 +61,7 @@ class Inputs(NamedTuple):
 
 
 def exceeds(one: FloatArray, other: FloatArray) -> BoolArray:
-    """Return whether `one` is above `other` by more than the tolerance.
-
-    NaN always is.
-    """
+    """Return whether `one` is above `other` by more than the tolerance; NaN always is."""
     scale = np.minimum(
         np.maximum(np.abs(one), np.abs(other)), np.finfo(float).max
     )  # nothing reaches to infinity
@@ -80,9 +74,7 @@ def differs(one: FloatArray, other: FloatArray) -> BoolArray:
 
 
 def expand(ptr: IntArray, key: IntArray) -> tuple[IntArray, IntArray]:
-    """List the positions ptr[k]:ptr[k + 1] of every key.
-
-    Each is (number of the key, position).
+    """List (number of the key, position) of ptr[k]:ptr[k + 1] for every key.
 
     Examples
     --------

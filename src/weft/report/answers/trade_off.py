@@ -37,10 +37,7 @@ def front_sentence(front: Sequence[FrontPlan]) -> str:
 
 
 def save_trade_off(front: Sequence[FrontPlan], path: str | Path) -> Path:
-    """Write the front to a .html, .svg or .png file.
-
-    There is one panel per figure that differs.
-    """
+    """Write the front to a .html, .svg or .png file, a panel per figure that differs."""
     names = _varying(front) or ["cost"]
     return save_answer(
         path,

@@ -28,10 +28,7 @@ class ScatterPoint:
 
 @dataclass(frozen=True, eq=False)
 class Scatter:
-    """Executions around the diagonal of right predictions.
-
-    A band reaches from half to twice the prediction.
-    """
+    """Executions around right predictions, with a band from half to twice of them."""
 
     points: Sequence[ScatterPoint]
     kinds: Sequence[str]

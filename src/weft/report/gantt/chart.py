@@ -1,7 +1,4 @@
-"""`Chart`: a schedule or a trace as rows on lanes.
-
-All Gantt charts are drawn from this form.
-"""
+"""`Chart`: a schedule or a trace as rows on lanes, the form of all Gantt charts."""
 
 from __future__ import annotations
 
@@ -68,8 +65,6 @@ class Chart:
         bound: float | None = None,
     ) -> Chart:
         """Make the chart of a plan, of a schedule with its problem, or of a trace.
-
-        A plan has its own `bound`.
 
         Examples
         --------

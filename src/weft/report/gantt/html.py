@@ -108,10 +108,7 @@ def _devices(cluster: Cluster, lanes: np.ndarray) -> dict[str, object]:
 
 
 def _links(cluster: Cluster) -> dict[str, object] | None:
-    """Return distinct pairs (latency, seconds per byte).
-
-    If there are several, also one index per link.
-    """
+    """Return distinct pairs (latency, seconds per byte), and which one each link has."""
     p = cluster.p
     pairs, which = np.unique(
         np.stack([cluster.latency.ravel(), cluster.per_byte.ravel()], axis=1),
