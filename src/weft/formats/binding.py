@@ -7,6 +7,7 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.formats.parsing.limits import check_cells, check_devices
 from weft.model import Cluster, Problem, Workflow
+from weft.model.problem import one_of_each
 
 
 def bind(workflow: Workflow, cluster: Cluster) -> Problem:
@@ -24,12 +25,5 @@ def own_cluster(workflow: Workflow) -> Cluster:
             "holds a workflow without machines; name them: load(path, cluster='gpus.toml') or a "
             "Cluster"
         )
-    kinds = tuple(workflow.durations)
-    check_devices(len(kinds))
-    return Cluster(
-        name=workflow.name,
-        speed=np.ones(len(kinds)),
-        names=kinds,
-        kinds=kinds,
-        cores=np.full(len(kinds), max(1, int(workflow.cores.max(initial=1)))),
-    )
+    check_devices(len(workflow.durations))
+    return one_of_each(workflow, name=workflow.name)

@@ -156,10 +156,7 @@ def _named_record(thing: Savable, problem: Problem | None) -> dict[str, Any]:
     """Encode an object; a schedule of a problem gets names of tasks and devices."""
     if problem is None or not isinstance(thing, Schedule):
         return encode(thing)
-    thing.refuse_other_problem(problem)
-    tasks = [problem.workflow.task_name(t) for t in thing.task.tolist()]
-    devices = [problem.cluster.names[d] for d in thing.device.tolist()]
-    return encode(thing) | {"task_name": tasks, "device_name": devices}
+    return encode(thing) | thing.names(problem)
 
 
 def _lines_or(

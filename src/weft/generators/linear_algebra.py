@@ -8,14 +8,9 @@ tiles that the one task wrote last and the other touches.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from functools import wraps
-
 from weft.arguments import whole
-from weft.generators.generators import register_generator
+from weft.generators.generators import register_sketch
 from weft.generators.sketch import Sketch
-from weft.model import Workflow
 
 KERNEL_COST = {
     "potrf": 1,
@@ -33,18 +28,19 @@ KERNEL_COST = {
 Tile = tuple[str, int, int]
 
 
-class _Factorisation:
-    """Add kernels in sequential order; a tile is written before it is next touched.
+class _Factorisation(Sketch):
+    """Kernels in sequential order; a tile is written before it is next touched.
 
     Later writers need not wait for readers of the old tile: data moves by copies, so a reader keeps
     the version it got.
     """
 
-    def __init__(self, name: str, tiles: int, tile_size: int, element: int) -> None:
+    def cut(self, tiles: int, tile_size: int, element: int) -> None:
+        """Cut the matrix into tiles; begin with no kernel."""
         self.tiles = whole(tiles, "tiles")
         self.order = whole(tile_size, "tile_size")
         self.bytes = float(self.order * self.order * whole(element, "element"))
-        self.sketch = Sketch(f"{name}-{self.tiles}")
+        self.name = f"{self.name}-{self.tiles}"
         self._writer: dict[Tile, int] = {}
 
     def kernel(
@@ -52,10 +48,10 @@ class _Factorisation:
     ) -> None:
         """Add one kernel call; it also reads the tiles it writes."""
         work = KERNEL_COST[kind] * self.order**3 / 3e12
-        task = self.sketch.task(f"{kind}({','.join(map(str, at))})", kind, work)
+        task = self.task(f"{kind}({','.join(map(str, at))})", kind, work)
         for tile in [*(reads or []), *writes]:
             if tile in self._writer:
-                self.sketch.edge(self._writer[tile], task, self.bytes)
+                self.edge(self._writer[tile], task, self.bytes)
         for tile in writes:
             self._writer[tile] = task
 
@@ -65,34 +61,19 @@ class _Factorisation:
             self.kernel("trsm", (i, k), reads=[("A", k, k)], writes=[("A", i, k)])
 
 
-def _register(
-    name: str, *, tiles: int, tasks: Callable[..., int]
-) -> Callable[[Callable[[_Factorisation], None]], Callable[..., Workflow]]:
-    """Register a factorisation of `tiles` x `tiles` tiles by default (a decorator)."""
-
-    def enter(draw: Callable[[_Factorisation], None]) -> Callable[..., Workflow]:
-        @wraps(draw)
-        def make(
-            *,
-            tiles: int = tiles,
-            tile_size: int = 960,
-            element: int = 8,
-            sigma: float = 0.0,
-            seed: int = 0,
-        ) -> Workflow:
-            f = _Factorisation(name, tiles, tile_size, element)
-            draw(f)
-            return f.sketch.finish(sigma=sigma, seed=seed)
-
-        own = inspect.signature(make, follow_wrapped=False)
-        make.__signature__ = own  # type: ignore[attr-defined]
-        return register_generator(name, size="tiles", estimate=tasks)(make)
-
-    return enter
+def _squares(tiles: int) -> int:
+    """Return 1 + 4 + 9 + ... + tiles ** 2, the tasks of LU and QR."""
+    return tiles * (tiles + 1) * (2 * tiles + 1) // 6
 
 
-@_register("cholesky", tiles=8, tasks=lambda tiles: tiles * (tiles + 1) * (tiles + 2) // 6)
-def cholesky(f: _Factorisation) -> None:
+@register_sketch(
+    "cholesky",
+    size="tiles",
+    estimate=lambda tiles: tiles * (tiles + 1) * (tiles + 2) // 6,
+    sigma=0.0,
+    sketch=_Factorisation,
+)
+def cholesky(f: _Factorisation, *, tiles: int = 8, tile_size: int = 960, element: int = 8) -> None:
     """Right-looking tiled Cholesky: T (T + 1) (T + 2) / 6 tasks, path of 3 T - 2.
 
     Examples
@@ -101,6 +82,7 @@ def cholesky(f: _Factorisation) -> None:
     >>> w.n, w.m, w.kinds
     (20, 30, ('potrf', 'trsm', 'syrk', 'gemm'))
     """
+    f.cut(tiles, tile_size, element)
     for k in range(f.tiles):
         f.kernel("potrf", (k,), writes=[("A", k, k)])
         f.solve_column(k)
@@ -110,8 +92,8 @@ def cholesky(f: _Factorisation) -> None:
                 f.kernel("gemm", (i, j, k), reads=[("A", i, k), ("A", j, k)], writes=[("A", i, j)])
 
 
-@_register("lu", tiles=6, tasks=lambda tiles: tiles * (tiles + 1) * (2 * tiles + 1) // 6)
-def lu(f: _Factorisation) -> None:
+@register_sketch("lu", size="tiles", estimate=_squares, sigma=0.0, sketch=_Factorisation)
+def lu(f: _Factorisation, *, tiles: int = 6, tile_size: int = 960, element: int = 8) -> None:
     """Right-looking LU without pivoting between tiles: T (T + 1) (2 T + 1) / 6 tasks.
 
     Examples
@@ -119,6 +101,7 @@ def lu(f: _Factorisation) -> None:
     >>> lu(tiles=3).n
     14
     """
+    f.cut(tiles, tile_size, element)
     for k in range(f.tiles):
         f.kernel("getrf", (k,), writes=[("A", k, k)])
         for j in range(k + 1, f.tiles):
@@ -129,8 +112,8 @@ def lu(f: _Factorisation) -> None:
                 f.kernel("gemm", (i, j, k), reads=[("A", i, k), ("A", k, j)], writes=[("A", i, j)])
 
 
-@_register("qr", tiles=6, tasks=lambda tiles: tiles * (tiles + 1) * (2 * tiles + 1) // 6)
-def qr(f: _Factorisation) -> None:
+@register_sketch("qr", size="tiles", estimate=_squares, sigma=0.0, sketch=_Factorisation)
+def qr(f: _Factorisation, *, tiles: int = 6, tile_size: int = 960, element: int = 8) -> None:
     """Tiled QR with a flat tree (Buttari et al. 2009): T (T + 1) (2 T + 1) / 6 tasks.
 
     Examples
@@ -139,6 +122,7 @@ def qr(f: _Factorisation) -> None:
     >>> w.n, w.kinds
     (14, ('geqrt', 'ormqr', 'tpqrt', 'tpmqrt'))
     """
+    f.cut(tiles, tile_size, element)
     for k in range(f.tiles):
         # The reflectors below the diagonal ("V") and the triangle above it ("A") go separate ways:
         # ormqr reads the one while tpqrt changes the other.

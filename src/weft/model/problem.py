@@ -216,8 +216,13 @@ class Problem(Displayed):
                 raise InvalidInput(f"{os.fspath(table)} cannot be read: {error}") from None
             table = columns_of_csv(text)
         workflow = workflow_from_table(table, name=name)
+        if cluster is None and not workflow.durations:
+            raise InvalidInput(
+                "the table does not name machines: give cluster=, or columns such as 'seconds:cpu'"
+            )
         if cluster is None:
-            cluster = _one_of_each(workflow, bandwidth, latency)
+            rate = np.inf if bandwidth is None else bandwidth
+            cluster = one_of_each(workflow, bandwidth=rate, latency=latency)
         elif bandwidth is not None or np.any(latency):
             raise InvalidInput("the cluster has its own links; leave out bandwidth and latency")
         return cls.bind(workflow, cluster)
@@ -325,15 +330,11 @@ def _edge_pairs(edges: ArrayLike) -> IntArray:
     return pairs.astype(np.int64, copy=False)
 
 
-def _one_of_each(workflow: Workflow, bandwidth: ArrayLike | None, latency: ArrayLike) -> Cluster:
+def one_of_each(workflow: Workflow, **options: Any) -> Cluster:
+    """Return one device per kind of a workflow's durations, wide enough for its tasks."""
     kinds = tuple(workflow.durations)
-    if not kinds:
-        raise InvalidInput(
-            "the table does not name machines: give cluster=, or columns such as 'seconds:cpu'"
-        )
-    links: Any = {"bandwidth": np.inf if bandwidth is None else bandwidth, "latency": latency}
     cores = np.full(len(kinds), max(1, int(workflow.cores.max(initial=1))))
-    return Cluster(speed=np.ones(len(kinds)), names=kinds, kinds=kinds, cores=cores, **links)
+    return Cluster(speed=np.ones(len(kinds)), names=kinds, kinds=kinds, cores=cores, **options)
 
 
 def _names(given: Sequence[str], option: str) -> tuple[str, ...]:

@@ -88,6 +88,14 @@ class Schedule(Displayed):
                     f"'{problem.name}' has {size} {noun}s; give the problem the schedule is for"
                 )
 
+    def names(self, problem: Problem) -> dict[str, list[str]]:
+        """Return the names of the tasks and devices of the rows, in columns."""
+        self.refuse_other_problem(problem)
+        return {
+            "task_name": [problem.workflow.task_name(t) for t in self.task.tolist()],
+            "device_name": [problem.cluster.names[d] for d in self.device.tolist()],
+        }
+
     def __len__(self) -> int:
         return len(self.task)
 

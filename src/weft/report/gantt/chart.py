@@ -73,31 +73,24 @@ class Chart:
         >>> Chart.of(schedule, problem).span
         (0.0, 5.0)
         """
-        made = cls._of(result, problem, title)
-        return made if bound is None else replace(made, given_bound=bound)
-
-    @classmethod
-    def _of(cls, result: Drawable, problem: Problem | None, title: str | None) -> Chart:
         if isinstance(result, Trace):
-            return _of_trace(result, title or result.policy or result.workload.name)
-        if isinstance(result, Schedule):
-            if problem is None:
-                raise InvalidInput(
-                    "a Schedule has no names of tasks; give its problem too: "
-                    "gantt_html(schedule, problem)"
-                )
-            return _of_schedule(result, result, problem, title or problem.name)
-        if isinstance(result, Planned):
-            return _of_schedule(
-                result,
-                result.schedule,
-                result.problem,
-                title or f"{result.problem.name}: {getattr(result, 'planner', 'plan')}",
+            made = _of_trace(result, title or result.policy or result.workload.name)
+        elif isinstance(result, Planned):
+            own = f"{result.problem.name}: {getattr(result, 'planner', 'plan')}"
+            made = _of_schedule(result, result.schedule, result.problem, title or own)
+        elif not isinstance(result, Schedule):
+            raise InvalidInput(
+                "a Gantt chart is made of a Schedule, a Plan or a Trace, not of "
+                f"{type(result).__name__}"
             )
-        raise InvalidInput(
-            "a Gantt chart is made of a Schedule, a Plan or a Trace, not of "
-            f"{type(result).__name__}"
-        )
+        elif problem is None:
+            raise InvalidInput(
+                "a Schedule has no names of tasks; give its problem too: "
+                "gantt_html(schedule, problem)"
+            )
+        else:
+            made = _of_schedule(result, result, problem, title or problem.name)
+        return made if bound is None else replace(made, given_bound=bound)
 
     def __len__(self) -> int:
         return len(self.task)

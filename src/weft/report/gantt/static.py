@@ -31,18 +31,13 @@ def save_gantt(
     """Write the Gantt chart of a schedule, plan or trace (.html, .svg, .png)."""
     path = Path(path)
     suffix = path.suffix.lower()
-    if suffix == ".html":
-        write_file(path, gantt_html(result, problem, title=title))
-    elif suffix == ".svg":
-        write_file(path, gantt_svg(result, problem, title=title))
-    elif suffix == ".png":
-        write_file(path, gantt_png(result, problem, title=title))
-    else:
+    if suffix not in _MAKERS:
+        near = closest(suffix, _MAKERS)
         raise InvalidInput(
             f"'{path.name}' ends in '{path.suffix}'; a Gantt chart is written to .html, .svg or "
-            f".png{_near(suffix)}"
+            f".png{near if 'did you mean' in near else ''}"
         )
-    return path
+    return write_file(path, _MAKERS[suffix](result, problem, title=title))
 
 
 def gantt_svg(
@@ -59,15 +54,17 @@ def gantt_png(
     return _drawn(Chart.of(result, problem, title=title), png_bytes)
 
 
+_MAKERS: dict[str, Callable[..., bytes | str]] = {
+    ".html": gantt_html,
+    ".svg": gantt_svg,
+    ".png": gantt_png,
+}
+
+
 def _drawn(chart: Chart, as_bytes: Callable[[Any], bytes]) -> bytes:
     with drawing(*_size(chart)) as (figure, axes):
         _draw(chart, figure, axes)
         return as_bytes(figure)
-
-
-def _near(suffix: str) -> str:
-    near = closest(suffix, [".html", ".svg", ".png"])
-    return near if "did you mean" in near else ""
 
 
 def _size(chart: Chart) -> tuple[float, float]:

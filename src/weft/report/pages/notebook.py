@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 from weft.errors import InvalidInput, MissingExtra
 from weft.formats.parsing.source import write_file
 from weft.model import Problem, Schedule, Trace
+from weft.model.columns import FloatArray
 from weft.model.explain import PARTS
 from weft.model.explain.quantities import format_bytes, format_seconds
 from weft.model.trace import STATUS
@@ -27,6 +28,9 @@ from weft.report.labels import escaped
 from weft.report.matplot import drawing, svg_bytes
 from weft.report.palette import LIGHT, category, light_variables
 from weft.report.tables import Column, table_html
+
+Summary = tuple[str, Sequence[tuple[str, str]]]
+"""A sentence, which may be empty, and numbers with their names."""
 
 FIRST_ROWS = 8
 """Rows of a bare schedule that are shown."""
@@ -55,6 +59,16 @@ def html_of(result: object) -> str:
     raise InvalidInput(f"a {type(result).__name__} has no HTML")
 
 
+def text_of(result: object) -> str:
+    """Return a result as text: a sentence and numbers, as in the HTML."""
+    for kind, make in SUMMARIES.items():
+        if isinstance(result, kind):
+            said, facts = make(result)
+            numbers = ", ".join(f"{label} {value}" for label, value in facts)
+            return f"{said}\n{numbers}" if said else numbers
+    raise InvalidInput(f"a {type(result).__name__} has no text")
+
+
 def plot_of(result: Any, problem: Problem | None = None) -> Picture:
     """Return a picture: a Gantt chart, bars of a comparison, or a problem's graph."""
     if isinstance(result, Problem):
@@ -79,13 +93,22 @@ def frame_of(result: Any) -> Any:
 # -- HTML --------------------------------------------------------------------------------
 
 
+def _summary_html(summary: Summary) -> str:
+    said, facts = summary
+    sentence = f'<p class="answer">{escaped(said)}</p>' if said else ""
+    return f"{sentence}{facts_html(facts)}"
+
+
 def _charted(result: Drawable) -> str:
     chart = Chart.of(result)
-    said = f'<p class="answer">{escaped(chart.explanation.sentence)}</p>'
-    return f"{said}{facts_html(chart.facts())}{small_chart(chart) if len(chart) else ''}"
+    return f"{_summary_html(_of_chart(chart))}{small_chart(chart) if len(chart) else ''}"
 
 
-def _problem(problem: Problem) -> str:
+def _of_chart(chart: Chart) -> Summary:
+    return chart.explanation.sentence, chart.facts()
+
+
+def _of_problem(problem: Problem) -> Summary:
     w, c = problem.workflow, problem.cluster
     facts = [
         ("tasks", f"{problem.n:,}"),
@@ -95,31 +118,43 @@ def _problem(problem: Problem) -> str:
         ("devices", f"{problem.p:,}"),
         ("nodes", f"{len(set(c.nodes)):,}"),
     ]
+    work = format_seconds(float(_fastest(problem).sum()))
+    return f"{problem.name}: {work} of work, each task on its fastest device.", facts
+
+
+def _fastest(problem: Problem) -> FloatArray:
+    """Return the seconds of each task on its fastest device."""
+    return problem.work * problem.best_pace[problem.row]
+
+
+def _problem(problem: Problem) -> str:
+    w = problem.workflow
     count = np.bincount(w.kind, minlength=len(w.kinds))
-    fastest = problem.work * problem.best_pace[problem.row]
-    seconds = np.bincount(w.kind, weights=fastest, minlength=len(w.kinds))
+    seconds = np.bincount(w.kind, weights=_fastest(problem), minlength=len(w.kinds))
     rows = [
         {"kind": name, "tasks": int(count[k]), "on the fastest device": float(seconds[k])}
         for k, name in enumerate(w.kinds)
     ]
-    text = f"{problem.name}: {format_seconds(float(seconds.sum()))} of work, each task on its "
-    said = f'<p class="answer">{escaped(text)}fastest device.</p>'
     columns = ("kind", "tasks", Column("on the fastest device", unit="s"))
-    return f"{said}{facts_html(facts)}{table_html(rows[:20], columns)}"
+    return f"{_summary_html(_of_problem(problem))}{table_html(rows[:20], columns)}"
 
 
-def _schedule(schedule: Schedule) -> str:
-    facts = [
+def _of_schedule(schedule: Schedule) -> Summary:
+    return "", [
         ("rows", f"{len(schedule):,}"),
         ("devices", f"{len(np.unique(schedule.device)):,}"),
         ("makespan", format_seconds(schedule.makespan)),
     ]
+
+
+def _schedule(schedule: Schedule) -> str:
     rows = [
         {key: column[r].item() for key, column in schedule.to_arrays().items()}
         for r in range(min(FIRST_ROWS, len(schedule)))
     ]
     more = f"<p>and {len(schedule) - len(rows):,} more</p>" if len(schedule) > len(rows) else ""
-    return f"{facts_html(facts)}{table_html(rows) if rows else ''}{more}"
+    table = table_html(rows) if rows else ""
+    return f"{_summary_html(_of_schedule(schedule))}{table}{more}"
 
 
 def _comparison(found: Comparison) -> str:
@@ -128,6 +163,13 @@ def _comparison(found: Comparison) -> str:
         for k, w in enumerate(found.workloads)
     )
 
+
+SUMMARIES: dict[type, Callable[[Any], Summary]] = {
+    Problem: _of_problem,
+    Plan: lambda plan: _of_chart(Chart.of(plan)),
+    Trace: lambda trace: _of_chart(Chart.of(trace)),
+    Schedule: _of_schedule,
+}
 
 HTML: dict[type, Callable[[Any], str]] = {
     Problem: _problem,
@@ -160,10 +202,6 @@ def _comparison_svg(found: Comparison) -> str:
 
 
 # -- tables --------------------------------------------------------------------------------
-
-
-def _schedule_columns(schedule: Schedule) -> dict[str, Any]:
-    return dict(schedule.to_arrays())
 
 
 def _plan_columns(plan: Plan) -> dict[str, Any]:
@@ -201,18 +239,14 @@ def _problem_columns(problem: Problem) -> dict[str, Any]:
         "kind": [w.kinds[k] for k in w.kind.tolist()],
         "work": w.work,
         "memory": w.memory,
-        "fastest": problem.work * problem.best_pace[problem.row],
+        "fastest": _fastest(problem),
     }
-
-
-def _comparison_rows(found: Comparison) -> list[dict[str, Any]]:
-    return [asdict(row) for row in found.rows]
 
 
 COLUMNS: dict[type, Callable[[Any], Any]] = {
     Problem: _problem_columns,
     Plan: _plan_columns,
     Trace: _trace_columns,
-    Schedule: _schedule_columns,
-    Comparison: _comparison_rows,
+    Schedule: Schedule.to_arrays,
+    Comparison: lambda found: [asdict(row) for row in found.rows],
 }
