@@ -1,5 +1,7 @@
 """The two-stage DQN and the switch: candidates, memory, networks, and training."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -393,11 +395,11 @@ def test_the_switch_learns_to_keep_the_incumbent():
         processes=1,
         seed=1,
     )
-    draw = {
-        "specs": lambda seed, alone, _: [(seed, k) for k in range(alone)],
-        "instance_of": draw_slow_start,
-    }
-    first, second = (train_switch(sets, settings, **draw) for _ in range(2))
+
+    def draws_of(seed, alone, _):
+        return [partial(draw_slow_start, (seed, k)) for k in range(alone)]
+
+    first, second = (train_switch(sets, settings, draws_of=draws_of) for _ in range(2))
     assert first.score == pytest.approx(-np.log(2))  # 6 s for 16, cut off at two
     rows = [
         [{key: value for key, value in row.items() if key != "seconds"} for row in found.curve]

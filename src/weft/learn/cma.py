@@ -6,6 +6,7 @@ A normal distribution with one variance per number moves towards the better half
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -30,8 +31,7 @@ class SeparableCma:
     >>> rng = np.random.default_rng(0)
     >>> search = SeparableCma(np.array([3.0, -2.0]), np.ones(2), population=8, rng=rng)
     >>> for _ in range(60):
-    ...     candidates = search.ask()
-    ...     search.tell(candidates, (candidates**2).sum(axis=1))
+    ...     costs = search.improve(lambda candidate: (candidate**2).sum())
     >>> bool((abs(search.mean) < 0.01).all())
     True
     """
@@ -106,6 +106,13 @@ class SeparableCma:
             + self._many * spread
         )
         self.sigma *= math.exp(c / self._damping * (length / self._length - 1))
+
+    def improve(self, cost: Callable[[FloatArray], float]) -> FloatArray:
+        """Run a generation; return the costs of its candidates."""
+        candidates = self.ask()
+        costs = np.array([cost(candidate) for candidate in candidates])
+        self.tell(candidates, costs)
+        return costs
 
     def _factors(self) -> tuple[FloatArray | float, FloatArray | float, FloatArray | float]:
         """Return deviations to apply to steps, to divide steps by, and variances of steps.

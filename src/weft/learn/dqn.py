@@ -127,10 +127,7 @@ class QValues(ValueNetworks):
         self.state = nn.ModuleList(heads) if dueling else None
 
     def advantage(self, stage: Tensor, feature: Tensor) -> Tensor:
-        """Return the (batch, ...) outputs of the networks.
-
-        `stage` has one entry per state.
-        """
+        """Return the (batch, ...) outputs of the networks of each state's `stage`."""
         out = torch.empty(feature.shape[:-1])
         for k, net in enumerate(self.nets):
             mine = stage == k

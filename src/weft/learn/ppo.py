@@ -126,10 +126,7 @@ def _layers(sizes: list[int], last_gain: float) -> nn.Sequential:
 
 
 class ActorCritic(nn.Module):
-    """Two separate networks on standardised observations.
-
-    The running mean and deviation standardise them.
-    """
+    """Two networks on observations standardised by running mean and deviation."""
 
     def __init__(
         self, inputs: int, visible: int, units: int, actions: int, hidden: tuple[int, ...]
@@ -235,10 +232,7 @@ def sample(
 
 @njit
 def follow(mask: BoolArray, remaining: IntArray, capacity: IntArray, action: IntArray) -> None:
-    """Narrow `mask` as `sample` does, for given actions.
-
-    Unavailable actions become the last one.
-    """
+    """Narrow `mask` as `sample` does; unavailable actions become the last one."""
     envs, units, actions = mask.shape
     stocks = remaining.shape[1]
     for e in range(envs):

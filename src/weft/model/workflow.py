@@ -226,6 +226,14 @@ class Workflow:
         """(m,) edge numbers sorted by target, then by source."""
         return frozen(np.argsort(self.dst, kind="stable").astype(np.int64))
 
+    def parents(self, task: int) -> IntArray:
+        """Return the tasks whose results a task reads."""
+        return self.src[self.pred_edge[self.pred_ptr[task] : self.pred_ptr[task + 1]]]
+
+    def children(self, task: int) -> IntArray:
+        """Return the tasks that read the result of a task."""
+        return self.dst[self.succ_ptr[task] : self.succ_ptr[task + 1]]
+
     @cached_property
     def place(self) -> IntArray:
         """(n,) place of each task in `order`."""

@@ -148,10 +148,7 @@ def _duration(a: ProblemArrays, task: int, device: int) -> float:
 
 @njit
 def _device_heads(a: ProblemArrays) -> FloatArray:
-    """Compute heads per device, inf where a task cannot run.
-
-    Parents compete for the device.
-    """
+    """Compute heads per device, for which parents compete; inf: cannot run."""
     n, p = len(a.work), a.pace.shape[1]
     head, done = np.zeros((n, p)), np.empty((n, p))
     widest = 0

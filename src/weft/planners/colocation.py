@@ -138,10 +138,7 @@ def _restrict(
     group: IntArray,
     target: float,
 ) -> bool:
-    """Remove the impossible devices of each group from all its tasks.
-
-    Returns whether any device was removed.
-    """
+    """Remove a group's impossible devices from all its tasks; return if any was."""
     n, p, changed = len(group), possible.shape[1], False
     members = np.empty(n, np.int64)
     for root in range(n):

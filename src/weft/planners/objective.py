@@ -216,10 +216,7 @@ class Objective:
         )
 
     def _service(self, jobs: int) -> tuple[FloatArray, FloatArray]:
-        """Return deadlines and shares of jobs in means: (jobs,).
-
-        They are empty if deadlines do not count.
-        """
+        """Return deadlines and shares of jobs in means: (jobs,), or none."""
         if not self.by_deadline:
             return np.zeros(0), np.zeros(0)
         self._check_jobs(jobs)

@@ -299,21 +299,16 @@ def _numbered(
     return place, works, rows, devices, latests, due, behind, ptr, preds, data, soonest
 
 
-@njit
-def _only_link(latency: FloatArray, per_byte: FloatArray) -> FloatArray:
+def _only_link(*tables: FloatArray) -> FloatArray:
     """Return latency and seconds per byte of the links if all are alike, else NaN.
 
     A table of links takes more memory than a cache has.
     """
-    link, p = np.zeros(2), len(latency)
-    if p > 1:
-        link[0], link[1] = latency[0, 1], per_byte[0, 1]
-    for d in range(p):
-        for k in range(p):
-            alike = latency[d, k] == link[0] and per_byte[d, k] == link[1]
-            if not alike if d != k else (latency[d, d] != 0.0 or per_byte[d, d] != 0.0):
-                link[:] = np.nan
-                return link
+    link, apart = np.zeros(2), ~np.eye(len(tables[0]), dtype=bool)
+    for k, table in enumerate(tables):
+        link[k] = table[0, -1]  # of one device, its link to itself
+        if (table[~apart] != 0.0).any() or (table[apart] != link[k]).any():
+            return np.full(2, np.nan)
     return link
 
 

@@ -21,7 +21,7 @@ from weft.planners.contention import independent, slowness_seen
 from weft.planners.setups import likely_shares, shares_seen, with_mean_setups, without_setups
 from weft.rng import generator
 from weft.sim.kernel.rules import replay
-from weft.sim.kernel.tables import make_sim
+from weft.sim.kernel.tables import CHANGING, make_sim
 from weft.sim.simulate import simulate
 
 ROUNDS = 2
@@ -137,12 +137,8 @@ class Replays:
         able = np.isfinite(self.problem.pace[self.problem.row]).argmax(axis=1)
         any_plan = Schedule.of(device=able, start=self.place, finish=self.place)
         self._sim = make_sim(workload, Scenario.of(workload), [any_plan], eager=True)
-        self._changed = [
-            (table, table.copy())
-            for name, table in zip(self._sim._fields, self._sim, strict=True)
-            if isinstance(table, np.ndarray)
-            and name not in {"task", "edge", "execution", "change", "grid", "need", "flow", "route"}
-        ]
+        changing = [getattr(self._sim, name) for name in CHANGING]
+        self._changed = [(table, table.copy()) for table in changing]
 
     def makespan(self, device: IntArray, key: FloatArray) -> float:
         """Return the makespan of tasks on devices, in the order of their keys."""
@@ -234,7 +230,7 @@ def _followers(problem: Problem, device: IntArray, task: int) -> IntArray:
     w, found, front = problem.workflow, {task: None}, [task]
     while front:
         here = front.pop()
-        for child in w.dst[w.succ_ptr[here] : w.succ_ptr[here + 1]].tolist():
+        for child in w.children(here).tolist():
             if child not in found and device[child] == device[task]:
                 found[child] = None
                 front.append(child)
@@ -244,6 +240,5 @@ def _followers(problem: Problem, device: IntArray, task: int) -> IntArray:
 def _window(problem: Problem, key: FloatArray, task: int) -> tuple[float, float]:
     """Return the keys between which a task stays in a topological order."""
     w = problem.workflow
-    before = key[w.src[w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]]]]
-    after = key[w.dst[w.succ_ptr[task] : w.succ_ptr[task + 1]]]
+    before, after = key[w.parents(task)], key[w.children(task)]
     return float(before.max(initial=0.0)), float(after.min(initial=key.max()))

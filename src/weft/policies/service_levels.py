@@ -35,8 +35,7 @@ def shortest_rest(problem: Problem) -> FloatArray:
     """
     w, rest = problem.workflow, problem.work * problem.best_pace[problem.row]
     for u in w.order[::-1].tolist():
-        after = w.dst[int(w.succ_ptr[u]) : int(w.succ_ptr[u + 1])]
-        rest[u] += rest[after].max(initial=0.0)
+        rest[u] += rest[w.children(u)].max(initial=0.0)
     return np.asarray(rest)
 
 

@@ -82,10 +82,7 @@ class ExecutionColumns(Sequence[Execution]):
         """Rows that were ever added."""
 
     def append(self, row: tuple[int, int, float, float, float, int, int, bool]) -> None:
-        """Add the fields of an `Execution`.
-
-        Another thread that reads sees whole rows only.
-        """
+        """Add the fields of an `Execution`; other threads read whole rows only."""
         self.total += 1
         self._rows += _ROW.pack(*row)
 

@@ -69,10 +69,7 @@ def small_numbers(column: IntArray) -> Sequence[int]:
 
 
 class OutgoingEdges(NamedTuple):
-    """Edges by number in flat columns.
-
-    The edges of task t are ``begin[t]`` to ``begin[t + 1] - 1``.
-    """
+    """Edges in flat columns; those of task t begin at ``begin[t]``."""
 
     begin: Sequence[int]
     child: Sequence[int]

@@ -142,10 +142,7 @@ class Lifecycle(LifecycleState):
             self._count_down(i, now)
 
     def lose(self, device: int, now: float, note: str = "failed") -> Group:
-        """Lose the running group.
-
-        Its members are ready again, or a plan keeps it at the head.
-        """
+        """Lose the running group: it is ready again, or a plan keeps it at the head."""
         group = self._take_running(device, now)
         for i in group.members:
             self._record(group, i, now, LOST)

@@ -20,10 +20,7 @@ from weft.sim.view import View
 
 
 class LifecycleState:
-    """The state of all instances and devices, and questions about it.
-
-    `Lifecycle` changes it.
-    """
+    """The state of all instances and devices; `Lifecycle` changes it."""
 
     def __init__(
         self,
@@ -88,10 +85,7 @@ class LifecycleState:
         return self._ended[job]
 
     def choices_of(self, instance: int) -> list[int]:
-        """Return the numbers of the choices that an instance's end decides.
-
-        They count over all jobs.
-        """
+        """Return the choices, numbered over all jobs, that an instance's end decides."""
         job, task = self.place[instance]
         first = int(self.workload.first_choice[job])
         return [
@@ -122,10 +116,7 @@ class LifecycleState:
     def copy_refusal(self, parent: int, instance: int, device: int) -> str | None:
         """Return why a device must not copy a parent ahead of an instance, or None."""
         (job, task), w = self.place[instance], self.problem(instance).workflow
-        if (
-            parent - int(self.workload.first_instance[job])
-            not in w.src[w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]]]
-        ):
+        if parent - int(self.workload.first_instance[job]) not in w.parents(task):
             return f"instance {parent} is not one of its parents"
         if self.stories.state[parent] is not State.DONE:
             return f"{self.stories.names[parent]} is {self.stories.state[parent]}, not done"
@@ -171,10 +162,7 @@ class LifecycleState:
         return latest
 
     def expected(self, members: Sequence[int], device: int) -> float:
-        """Return the expected seconds of a group on a device that is up.
-
-        The present pace of the device counts.
-        """
+        """Return the expected seconds of a group on a device, at its present pace."""
         pace = self.machines[device].pace
         longest = 0.0
         for i in members:
@@ -243,10 +231,7 @@ class LifecycleState:
         return self.caches[device].after(self.kind_name(group.members[0]) for group in queue)
 
     def started_at(self) -> FloatArray:
-        """Return the start (instances,) of the running or first finished execution.
-
-        It is NaN before.
-        """
+        """Return the start (instances,) of the running or first finished run, or NaN."""
         started = self.started.copy()
         running = [m.running for m in self.machines if m.running is not None and not m.running.copy]
         members = [i for group in running for i in group.members]

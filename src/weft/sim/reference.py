@@ -10,12 +10,10 @@ from dataclasses import KW_ONLY, dataclass
 from math import inf
 from typing import Any
 
-import numpy as np
-
 from weft.errors import InvalidInput, Stuck
 from weft.model import Scenario, Schedule, Trace, Workload
 from weft.sim.device_state import Group, Start, Wake
-from weft.sim.kernel.tables import refuse_copies
+from weft.sim.kernel.tables import refuse_copies, replay_order
 from weft.sim.lifecycle import Lifecycle
 from weft.sim.rule import Rule
 from weft.sim.story import OVER, State
@@ -42,7 +40,7 @@ def simulate_reference(
     --------
     >>> from weft.model import Problem
     >>> workload = Workload.of(Problem.from_arrays([[2.0], [3.0]], [[0, 1]]))
-    >>> simulate_reference(workload, Rule("fifo", "first", np.zeros(2))).finish.tolist()
+    >>> simulate_reference(workload, Rule("fifo", "first", [0.0, 0.0])).finish.tolist()
     [2.0, 5.0]
     """
     scenario = Scenario.draw(workload, seed=seed) if scenario is None else scenario
@@ -367,7 +365,7 @@ def _rows_by_problem(
                     f"the schedule of '{problem.name}' puts task '{name}' on device "
                     f"'{problem.cluster.names[device]}', which cannot run it"
                 )
-        s, place = schedule, problem.workflow.place
-        order = np.lexsort((place[s.task], s.finish, s.start)).tolist()
-        plans.append([(int(s.task[r]), int(s.device[r]), bool(s.copy[r])) for r in order])
+        order = replay_order(problem, schedule)
+        columns = (schedule.task, schedule.device, schedule.copy)
+        plans.append(list(zip(*(column[order].tolist() for column in columns), strict=True)))
     return plans

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.errors import InvalidInput, Stuck
 from weft.model import Scenario, Schedule, Trace, Transfers, Workload
-from weft.model.columns import BoolArray, FloatArray, IntArray, frozen
+from weft.model.columns import BoolArray, FloatArray, IntArray, frozen, offsets
 from weft.model.trace import DONE as X_DONE
 from weft.model.trace import beside_originals
 from weft.sim.kernel.commit import block, commit, commit_with_copy, free_at, is_idle
@@ -111,12 +111,7 @@ def refuse_copy(workload: Workload, policy: str, decision: Decision, sim: Sim) -
             f"{what}, but there is no room for copies: "
             "give the policy the attribute 'copies = True'"
         )
-    if (
-        decision.copy - first
-        not in workflow.src[
-            workflow.pred_edge[workflow.pred_ptr[task] : workflow.pred_ptr[task + 1]]
-        ]
-    ):
+    if decision.copy - first not in workflow.parents(task):
         raise InvalidInput(f"{what}, which is not one of its parents")
     if sim.inst["status"][decision.copy] != DONE:
         raise InvalidInput(f"{what}, which is not done yet")
@@ -312,7 +307,7 @@ def _trace(workload: Workload, scenario: Scenario, sim: Sim, *, policy: str) -> 
 def _transfers(workload: Workload, sim: Sim) -> Transfers:
     rows = sim.flow[: sim.world[0]["flows"]]
     job = sim.inst["job"][rows["instance"]]
-    first = np.cumsum([0, *(p.m for p in workload.problems)])[workload.template[job]]
+    first = offsets([p.m for p in workload.problems])[workload.template[job]]
     moving = np.zeros(len(rows), bool)
     moving[sim.flow["active"][: sim.world[0]["moving"]]] = True
     return Transfers(

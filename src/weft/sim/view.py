@@ -86,6 +86,15 @@ class View:
     loaded: IntArray | None = None
     setup: FloatArray | None = None
 
+    def moment(self) -> tuple[object, ...]:
+        """Return a value that changes with ended tasks, jobs and speeds, not with decisions.
+
+        Two moments may be at the same time: a task may take no time.
+        """
+        ended = int(np.count_nonzero(~np.isnan(self.finished_at)))
+        ended += sum(map(len, self.copies.values()))
+        return self.now, ended, self.jobs.tobytes(), self.pace.tobytes()
+
     def duration(self, instance: int, device: int) -> float:
         """Return expected seconds at the present slowdown; inf where it cannot run."""
         job, task = self.workload.task_of(instance)
@@ -185,10 +194,7 @@ class Policy(Protocol):
 
 @runtime_checkable
 class CompiledPolicy(Policy, Protocol):
-    """A policy that makes all decisions of a simulation in compiled code.
-
-    They are equal to those of `decide`.
-    """
+    """A policy whose decisions, equal to `decide`'s, are made in compiled code."""
 
     def live(self, sim: Sim) -> int:
         """Run a simulation to its end, after `begin`; return ENDED or STUCK."""

@@ -20,7 +20,8 @@ from weft.model.check import check
 from weft.policies.graph.deft import DeftPolicy
 from weft.policies.graph.network import graph_arrays_of, graph_network_of
 from weft.policies.graph.passes import make_graph_state, task_features
-from weft.policies.graph.policy import GraphPolicy, TrainedGraph, read_graph, save_graph
+from weft.policies.graph.policy import GraphPolicy, TrainedGraph, save_graph
+from weft.policies.load import load_policy
 from weft.sim.kernel.tables import make_sim
 from weft.sim.reference import simulate_reference
 from weft.sim.simulate import simulate
@@ -230,7 +231,7 @@ def test_files_round_trip(tmp_path):
         "mine", "lachesis", GraphModule("lachesis", 3).network(), {"seed": 3}, "for a test"
     )
     path = save_graph(learned, tmp_path / "mine")
-    again = read_graph(path)
+    again = load_policy(path).learned
     assert (again.name, again.kind, again.training, again.about) == (
         "mine",
         "lachesis",
@@ -241,7 +242,7 @@ def test_files_round_trip(tmp_path):
         np.testing.assert_array_equal(graph_arrays_of(again.network)[name], array)
     path.write_text(path.read_text().replace('"lachesis"', '"decima"'))
     with pytest.raises(InvalidInput, match="decima"):
-        read_graph(path)
+        load_policy(path)
 
 
 # -- learning ----------------------------------------------------------------

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.learn.workflow.tuned_list import copy_sim
 from weft.model import Workload
 from weft.policies.policy import bundled_policy
 from weft.policies.replanning.feedback import observed_spread
@@ -31,7 +30,7 @@ from weft.rng import generator
 from weft.sim.kernel.commit import is_idle
 from weft.sim.kernel.events import ENDED, MOMENT
 from weft.sim.kernel.jit import njit_noalloc
-from weft.sim.kernel.tables import COMMITTED, READY, WAITING, Sim
+from weft.sim.kernel.tables import COMMITTED, READY, WAITING, Sim, copy_sim
 
 FUTURES = 4
 

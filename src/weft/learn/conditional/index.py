@@ -228,9 +228,7 @@ def tune_index(
     best = TunedIndex(weights, validation.score(weights), [], s)
     for generation in range(1, s.generations + 1):
         training.prepare(1_000_000 + s.seed * 7919 * s.generations + generation * s.draws)
-        candidates = cma.ask()
-        scores = np.array([training.score(ties.expand(candidate)) for candidate in candidates])
-        cma.tell(candidates, scores)
+        scores = cma.improve(lambda candidate: training.score(ties.expand(candidate)))
         if generation % s.every == 0 or generation == s.generations:
             weights = ties.expand(cma.mean)
             value = validation.score(weights)

@@ -86,10 +86,7 @@ class ImitationSettings(Settings, noun="rollout imitation"):
 
 
 class RolloutExamples(NamedTuple):
-    """Steps, with the costs of their choices.
-
-    Costs are in job ticks, relative to the network's choice.
-    """
+    """Steps, with the costs of choices, in job ticks above the network's choice."""
 
     observation: Numbers  # (steps, numbers)
     mask: BoolArray  # (steps, units, kinds + 1)
@@ -179,10 +176,7 @@ def _collect(
 def _variant(
     stream: ConditionalStream, policy: TrainedNetwork, rng: np.random.Generator, run: int
 ) -> tuple[ConditionalStream, float]:
-    """Return the stream as in the policy's training.
-
-    Every eighth random probability is extreme.
-    """
+    """Return the stream as in training; every eighth random probability is extreme."""
     probability = policy.environment.get("probability", "own")
     if probability == "own":
         return stream, 0.5

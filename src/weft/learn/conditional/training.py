@@ -30,6 +30,7 @@ from weft.policies.conditional.pair_network import PairPolicy
 from weft.policies.conditional.rules import ConditionalRule
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.policies.conditional.waiting import forbid_standstills, shorten_all_waits
+from weft.policies.service_levels import shortest_rest
 from weft.registry import closest
 from weft.rng import generator
 from weft.sim.vector.batch import StepBatch, StepOptions
@@ -147,13 +148,7 @@ def reference_times(stream: ConditionalStream, options: StepOptions) -> FloatArr
 
 def longest_path(stream: ConditionalStream) -> float:
     """Return the seconds of the longest path of a job, tasks on their fastest unit."""
-    w = stream.problem.workflow
-    best = stream.problem.durations().min(axis=1)
-    ahead = best.copy()
-    for t in w.order[::-1].tolist():
-        for e in range(int(w.succ_ptr[t]), int(w.succ_ptr[t + 1])):
-            ahead[t] = max(ahead[t], best[t] + ahead[int(w.dst[e])])
-    return float(ahead.max(initial=0.0))
+    return float(shortest_rest(stream.problem).max(initial=0.0))
 
 
 DEFAULT = ppo.PpoSettings(

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.errors import InvalidInput
+from weft.arguments import number, whole
+from weft.errors import InvalidInput, Unsupported
 from weft.learn.durations.spread import GUESS, Spread
 from weft.model import Problem, Trace
 from weft.model.columns import FloatArray, IntArray, as_floats
@@ -23,9 +24,10 @@ from weft.model.problem import ProblemArrays
 from weft.planners import Plan
 from weft.rng import generator
 from weft.sim.kernel.jit import njit
+from weft.sim.kernel.tables import replay_order
 from weft.typed import typed
 
-SAMPLES = 400
+SAMPLES, LEAST_SAMPLES = 400, 20
 CELLS = 1_000_000
 """Most tasks x samples; large workflows get fewer samples."""
 FEWEST = 19
@@ -57,9 +59,7 @@ class RunState(NamedTuple):
         """Return the state before the first task."""
         s = plan.schedule
         s.refuse_other_problem(plan.problem)
-        place = np.empty(plan.problem.n, np.int64)
-        place[plan.problem.workflow.order] = np.arange(plan.problem.n)
-        order = np.lexsort((place[s.task], s.finish, s.start))
+        order = replay_order(plan.problem, s)
         unknown = np.full(len(s), np.nan)
         return cls(0.0, s.task[order], s.device[order], unknown, unknown.copy())
 
@@ -67,6 +67,13 @@ class RunState(NamedTuple):
     @typed
     def during(cls, plan: Plan, trace: Trace, now: float) -> RunState:
         """Return the state of a run that follows a plan, from its trace until `now`."""
+        now = number(now, "now")
+        if trace.workload.jobs != 1 or trace.workload.problems[0].n != plan.problem.n:
+            raise InvalidInput(
+                f"the trace '{trace.workload.name}' is of {trace.workload.jobs} jobs with "
+                f"{trace.workload.instances} tasks; give that of one run of '{plan.problem.name}', "
+                f"which has {plan.problem.n} tasks"
+            )
         rows = np.flatnonzero((trace.start <= now) & (trace.status == 0))
         rows = rows[np.lexsort((trace.start[rows], trace.finish[rows] > now))]
         begun = set(zip(trace.task[rows].tolist(), trace.device[rows].tolist(), strict=True))
@@ -81,6 +88,18 @@ class RunState(NamedTuple):
             np.concatenate([trace.start[rows], whole.start[rest]]),
             np.concatenate([finish, whole.finish[rest]]),
         )
+
+    def refuse_other_problem(self, problem: Problem) -> None:
+        """Refuse a problem that does not have the tasks and devices of the rows."""
+        for noun, column, size in (
+            ("task", self.task, problem.n),
+            ("device", self.device, problem.p),
+        ):
+            if len(column) and not 0 <= column.min() <= column.max() < size:
+                raise InvalidInput(
+                    f"the state of the run has {noun} {column.max()}, but '{problem.name}' has "
+                    f"{size} {noun}s; give the state of a run of this plan"
+                )
 
 
 @dataclass(frozen=True)
@@ -116,10 +135,7 @@ class Forecast:
         return self.sentence
 
     def score(self, end: float) -> float:
-        """Return the error of the raw forecast, in predicted widths.
-
-        Past scores calibrate later forecasts.
-        """
+        """Return the raw forecast's error in predicted widths, to calibrate later ones."""
         return float((np.log(max(end - self.now, 1e-12)) - self.centre) / self.width)
 
     def as_dict(self) -> dict[str, Any]:
@@ -144,12 +160,28 @@ def forecast_end(
     spread : how durations scatter around the problem's estimates
     scores : `Forecast.score` of past runs; from 19 on they correct the bands
     """
-    if problem.workflow.conditional:
-        raise InvalidInput(f"'{problem.name}' has choices; the tasks that will run are not known")
-    samples = max(20, min(samples, CELLS // max(len(state.task), 1)))
+    if reason := not_modelled(problem):
+        raise Unsupported(f"a forecast does not model '{problem.name}': it has {reason}")
+    state.refuse_other_problem(problem)
+    samples = whole(samples, "samples", least=LEAST_SAMPLES)
+    samples = max(LEAST_SAMPLES, min(samples, CELLS // max(len(state.task), 1)))
+    past = np.sort(as_floats(scores, "scores"))
+    if not np.isfinite(past).all():
+        raise InvalidInput("scores has a number that is not finite; give those of Forecast.score")
     seconds = _draw(problem, state, spread, samples, seed)
     rest = np.maximum(run_ends(problem, state, seconds) - state.now, 1e-12)
-    return _banded(state.now, np.log(rest), spread, np.sort(as_floats(scores, "scores")))
+    return _banded(state.now, np.log(rest), spread, past)
+
+
+def not_modelled(problem: Problem) -> str:
+    """Return the feature of a problem that a forecast does not model; "": there is none."""
+    features = {
+        "choices: the tasks that will run are not known": problem.workflow.conditional,
+        "capacities of nodes that tasks wait for": problem.contended,
+        "set-ups of devices": problem.cluster.has_setup,
+        "a network, whose links transfers share": problem.cluster.network is not None,
+    }
+    return next((words for words, has in features.items() if has), "")
 
 
 def run_ends(problem: Problem, state: RunState, seconds: FloatArray) -> FloatArray:

@@ -14,7 +14,7 @@ from weft.formats.model_file import Model
 from weft.generators import Instance
 from weft.learn.cma import SeparableCma
 from weft.learn.settings import Progress, silent
-from weft.learn.workflow.tuned_list import TUNED, clip_ratio, copy_sim, start_sim
+from weft.learn.workflow.tuned_list import TUNED, clip_ratio, start_sim
 from weft.model.columns import BoolArray, FloatArray
 from weft.policies.load import load_policy
 from weft.policies.q_network import ARRAYS
@@ -25,7 +25,7 @@ from weft.policies.two_stage.dqn import TwoStageDqn
 from weft.registry import closest
 from weft.rng import generator
 from weft.sim.kernel.events import ENDED
-from weft.sim.kernel.tables import Sim
+from weft.sim.kernel.tables import Sim, copy_sim
 
 HELD_BACK = 3
 """Every third sample is held out for validation."""
@@ -95,10 +95,7 @@ def fine_tune(
         still, np.full(len(at), 0.05), population=10, rng=generator(seed, "fine-tuning")
     )
     while time.process_time() - began < seconds:
-        candidates = evolution.ask()
-        evolution.tell(
-            candidates, np.array([_mean_change(times(c, ~held_out), own) for c in candidates])
-        )
+        evolution.improve(lambda step: _mean_change(times(step, ~held_out), own))
         change = _mean_change(times(evolution.mean, ~held_out), own)
         second = _mean_change(times(evolution.mean, held_out), validated)
         if max(change, second) < 0.0 and change + second < least:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from weft.generators.instances import Instance
 from weft.learn.workflow.graph_episodes import EpisodeLog
-from weft.model.columns import IntArray
+from weft.model.columns import IntArray, offsets
 from weft.policies.conditional.networks import CLIP, Numbers
 from weft.policies.graph.network import GraphNetwork, graph_network_of, layer_sizes
 from weft.policies.graph.passes import GraphState
@@ -121,7 +121,7 @@ class JobForest(NamedTuple):
 
 def make_forest(cases: Sequence[Instance], graphs: Sequence[GraphState]) -> JobForest:
     """Sort the tasks of all instances by height above the leaves."""
-    starts = np.concatenate(([0], np.cumsum([len(b.order) for b in graphs]))).astype(np.int64)
+    starts = offsets([len(b.order) for b in graphs])
     src, dst = [], []
     for case, first in zip(cases, starts[:-1].tolist(), strict=True):
         at = first
@@ -198,7 +198,7 @@ def make_batch(
     for case, where, runs in zip(cases, forest.where, episodes, strict=True):
         workload = case.workload
         first = workload.first_instance
-        starts = np.concatenate(([0], np.cumsum([p.n for p in workload.problems]))).astype(np.int64)
+        starts = offsets([p.n for p in workload.problems])
         job_of = np.repeat(np.arange(workload.jobs), np.diff(first))
         task_of = where[
             np.arange(workload.instances) - first[job_of] + starts[workload.template[job_of]]

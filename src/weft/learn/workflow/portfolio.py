@@ -56,10 +56,7 @@ LEADS, CCRS, LOADS = 9_000_000, (0.1, 1.0, 5.0), (0.8, 0.95)
 
 @dataclass
 class FoundPortfolio(TrainingRecord):
-    """The chosen sets, and the curve of the choice.
-
-    The score is the gain over the first alone.
-    """
+    """The chosen sets and their curve; the score is the gain over the first alone."""
 
     algorithm: ClassVar[str] = "greedy choice of sets of weights"
     sets: list[dict[str, float]]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -79,14 +79,14 @@ class ShrinkageSettings(Settings):
 class SpreadSamples(NamedTuple):
     """Recorded events, or stops: features, observations and true bias.
 
-    Observations and bias are per task kind and device.
+    Observations and bias are per task kind and device. Columns are arrays, or tensors to train on.
     """
 
-    feature: Numbers  # (stops, features)
-    number: FloatArray  # (stops, kinds, p)
-    log_sum: FloatArray  # (stops, kinds, p)
-    truth: FloatArray  # (stops, kinds, p) logarithm of the bias
-    share: FloatArray  # (stops, kinds, p) weights that add up to 1
+    feature: Any  # (stops, features)
+    number: Any  # (stops, kinds, p)
+    log_sum: Any  # (stops, kinds, p)
+    truth: Any  # (stops, kinds, p) logarithm of the bias
+    share: Any  # (stops, kinds, p) weights that add up to 1
 
 
 @dataclass
@@ -212,28 +212,21 @@ class ShrinkageValues(ValueNetworks):
         return out.clamp(-LARGEST, LARGEST)
 
 
-class _Tensors(NamedTuple):
-    feature: Tensor
-    number: Tensor
-    log_sum: Tensor
-    truth: Tensor
-    share: Tensor
+def _tensors(samples: SpreadSamples) -> SpreadSamples:
+    return SpreadSamples(*(torch.from_numpy(np.asarray(array, np.float32)) for array in samples))
 
 
-def _tensors(samples: SpreadSamples) -> _Tensors:
-    return _Tensors(*(torch.from_numpy(np.asarray(array, np.float32)) for array in samples))
-
-
-def squared_error(log_prior: Tensor, s: _Tensors) -> Tensor:
+def squared_error(log_prior: Tensor, s: SpreadSamples) -> Tensor:
     """Return the mean squared error of the expected log durations, (samples,)."""
     own, of_kind = log_prior.exp().unbind(1)
     own, of_kind = own[:, None, None], of_kind[:, None, None]
     total, count = s.log_sum.sum(1, keepdim=True), s.number.sum(1, keepdim=True)
     expected = (s.log_sum + own * total / (count + of_kind)) / (s.number + own)
-    return (s.share * (expected - s.truth) ** 2).sum((1, 2))
+    error: Tensor = (s.share * (expected - s.truth) ** 2).sum((1, 2))
+    return error
 
 
-def best_constants(s: _Tensors) -> tuple[tuple[float, float], float]:
+def best_constants(s: SpreadSamples) -> tuple[tuple[float, float], float]:
     """Return the constant priors with the least error, and it."""
     found: dict[tuple[float, float], float] = {}
     for own in CONSTANTS:
@@ -250,10 +243,7 @@ def train_shrinkage(
     draw: Callable[[int], FamilyCase] = draw_biased,
     progress: Progress[dict[str, float]] = silent,
 ) -> TrainedShrinkage:
-    """Train on simulations of drawn cases.
-
-    `progress` receives the row of each tenth epoch.
-    """
+    """Train on drawn cases; `progress` receives the row of each tenth epoch."""
     s = settings or ShrinkageSettings()
     torch.manual_seed(s.seed)
     torch.set_num_threads(1)
@@ -278,8 +268,8 @@ def train_shrinkage(
 
 def _fit(
     trained: TrainedShrinkage,
-    own: _Tensors,
-    judge: _Tensors,
+    own: SpreadSamples,
+    judge: SpreadSamples,
     began: float,
     progress: Progress[dict[str, float]],
 ) -> None:
@@ -287,7 +277,7 @@ def _fit(
     net = ShrinkageValues(s.fit.hidden)
 
     def loss_of(rows: Tensor) -> Tensor:
-        part = _Tensors(*(array[rows] for array in own))
+        part = SpreadSamples(*(column[rows] for column in own))
         return squared_error(net(part.feature), part).mean()
 
     for epoch, _ in enumerate(fit_network(net, len(own.feature), loss_of, s.fit), 1):

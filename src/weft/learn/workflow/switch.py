@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -28,14 +29,7 @@ from torch import Tensor
 from weft.generators import Instance, draw_instance
 from weft.learn.settings import Count, InstanceSettings, Progress, TrainingRecord, silent
 from weft.learn.value_networks import FitSettings, ValueNetworks, fit_network
-from weft.learn.workflow.tuned_list import (
-    ALONE,
-    VALIDATION,
-    clip_ratio,
-    copy_sim,
-    log_completion,
-    start_sim,
-)
+from weft.learn.workflow.tuned_list import ALONE, VALIDATION, clip_ratio, log_completion, start_sim
 from weft.model.columns import FloatArray
 from weft.policies.q_network import Numbers, empty_network
 from weft.policies.replanning.portfolio import (
@@ -54,7 +48,7 @@ from weft.policies.replanning.portfolio import (
 from weft.policies.replanning.switch import FEATURES, switch_network
 from weft.rng import generator
 from weft.sim.kernel.events import ENDED, MOMENT
-from weft.sim.kernel.tables import Sim
+from weft.sim.kernel.tables import Sim, copy_sim
 
 MARGINS = (0.0, 0.05, 0.1, 0.2)
 """Margins that each validation tries, in tenths of a logarithm."""
@@ -112,43 +106,27 @@ class TrainedSwitch(TrainingRecord):
 # -- samples -----------------------------------------------------------------------
 
 
-class InstanceSpec(NamedTuple):
-    """Parameters of an instance, small enough to send to another process."""
-
-    condition: str
-    seed: int
-    ccr: float
-    jobs: int
-    load: float
+Draw = Callable[[], Instance]
+"""Draws an instance: small enough to send to another process."""
 
 
-def draw_specs(seed: int, alone: int, streams: int) -> list[InstanceSpec]:
-    """Draw single workflows under all conditions in turn, and streams of 6 to 16 jobs.
+def make_draws(seed: int, alone: int, streams: int) -> list[Draw]:
+    """Return draws of single workflows under all conditions in turn, and of streams.
 
-    CCR is 0.1 to 6, load 0.7 to 0.95.
+    A stream has 6 to 16 jobs of 20 to 150 tasks; CCR is 0.1 to 6, load 0.7 to 0.95.
     """
     rng = generator(seed, "plan values", "cases")
-    specs = []
+    draws: list[Draw] = []
     for k in range(alone + streams):
         ccr, load = float(10 ** rng.uniform(-1.0, 0.8)), float(rng.uniform(0.7, 0.95))
         jobs = int(rng.integers(6, 17)) if k >= alone else 1
-        condition = ALONE[k % len(ALONE)] if k < alone else "stream"
-        specs.append(InstanceSpec(condition, seed * 10_000 + k, ccr, jobs, load))
-    return specs
-
-
-def draw(spec: InstanceSpec) -> Instance:
-    """Draw the instance of a specification, with jobs of 20 to 150 tasks."""
-    return draw_instance(
-        spec.condition, seed=spec.seed, jobs=spec.jobs, ccr=spec.ccr, load=spec.load
-    )
+        condition, own = ALONE[k % len(ALONE)] if k < alone else "stream", seed * 10_000 + k
+        draws.append(partial(draw_instance, condition, seed=own, jobs=jobs, ccr=ccr, load=load))
+    return draws
 
 
 def time_left(sim: Sim, portfolio: Portfolio, keep: int) -> float:
-    """Follow one option to the end.
-
-    Return the time that all jobs spend in the system from now.
-    """
+    """Follow an option to the end; return the time that jobs spend from now on."""
     now, sim = float(sim.world["now"][0]), copy_sim(sim)
     portfolio = copy_portfolio(portfolio)._replace(switch=empty_network(1))
     portfolio.state["keep"] = keep
@@ -247,29 +225,24 @@ def train_switch(
     sets: Sequence[FloatArray],
     settings: SwitchSettings | None = None,
     *,
-    specs: Callable[[int, int, int], list[Any]] = draw_specs,
-    instance_of: Callable[[Any], Instance] = draw,
+    draws_of: Callable[[int, int, int], list[Draw]] = make_draws,
     progress: Progress[dict[str, float]] = silent,
 ) -> TrainedSwitch:
     """Learn when to keep an incumbent among the plans of weight sets.
 
-    `specs(seed, alone, streams)` and `instance_of` draw the instances; `progress` receives the row
-    of each round.
+    `draws_of(seed, alone, streams)` gives the instances; `progress` receives the row of each round.
     """
     s = settings or SwitchSettings()
     samples: list[FloatArray] = []
     switch: Switch | None = None
     trained = TrainedSwitch(SwitchValues(len(FEATURES), s.fit.hidden).arrays(), 0.0, s)
     with _mapping(s.processes) as apply_all:
-        drawn = specs(VALIDATION + 3, s.validation, s.validation // 8)
-        validation = _Validation(drawn, instance_of, sets, apply_all)
+        draws = draws_of(VALIDATION + 3, s.validation, s.validation // 8)
+        validation = _Validation(draws, sets, apply_all)
         for round_ in range(s.rounds):
-            drawn = specs(s.seed * 100 + round_ + 40, s.alone, s.streams)
-            seeds = range((s.seed * 100 + round_) * 100_000, (s.seed * 100 + round_ + 1) * 100_000)
-            jobs = [
-                (instance_of, spec, sets, switch, s, seed)
-                for spec, seed in zip(drawn, seeds, strict=False)
-            ]
+            draws = draws_of(s.seed * 100 + round_ + 40, s.alone, s.streams)
+            first = (s.seed * 100 + round_) * 100_000
+            jobs = [(draw, sets, switch, s, first + k) for k, draw in enumerate(draws)]
             for found, seconds in apply_all(_samples_of, jobs):
                 samples += found
                 trained.seconds += seconds
@@ -302,24 +275,15 @@ _Map = Callable[[Callable[[tuple[Any, ...]], Any], list[tuple[Any, ...]]], Itera
 
 
 class _Validation:
-    """The same instances every time.
+    """The same instances every time; streams count as much as one condition."""
 
-    Streams count as much as a condition of single workflows.
-    """
-
-    def __init__(
-        self,
-        specs: Sequence[Any],
-        instance_of: Callable[[Any], Instance],
-        sets: Sequence[FloatArray],
-        apply_all: _Map,
-    ) -> None:
-        self._specs, self._instance_of, self._sets = specs, instance_of, sets
+    def __init__(self, draws: Sequence[Draw], sets: Sequence[FloatArray], apply_all: _Map) -> None:
+        self._draws, self._sets = draws, sets
         self._apply_all, self.seconds = apply_all, 0.0
         self._reference = self._outcomes(None)
 
     def _outcomes(self, switch: Switch | None) -> FloatArray:
-        jobs = [(self._instance_of, spec, self._sets, switch) for spec in self._specs]
+        jobs = [(draw, self._sets, switch) for draw in self._draws]
         found = list(self._apply_all(_outcome_of, jobs))
         self.seconds += sum(seconds for *_, seconds in found)
         self._weight = np.array([1.0 if alone else 1.6 for _, alone, _ in found])
@@ -342,13 +306,13 @@ def _mapping(processes: int) -> Iterator[_Map]:
 
 
 def _samples_of(job: tuple[Any, ...]) -> tuple[list[FloatArray], float]:
-    instance_of, spec, sets, switch, settings, seed = job
+    draw, *settings = job
     began = time.process_time()
-    samples = sample_values(instance_of(spec), sets, switch, settings, seed)
+    samples = sample_values(draw(), *settings)
     return samples, time.process_time() - began
 
 
 def _outcome_of(job: tuple[Any, ...]) -> tuple[float, bool, float]:
-    instance_of, spec, sets, switch = job
-    began, case = time.process_time(), instance_of(spec)
+    draw, sets, switch = job
+    began, case = time.process_time(), draw()
     return outcome(case, sets, switch), case.workload.jobs == 1, time.process_time() - began

@@ -30,7 +30,7 @@ from weft.policies.replanning.portfolio import (
 from weft.policies.replanning.weights import WEIGHTS, weights_of
 from weft.rng import generator
 from weft.sim.kernel.events import ENDED
-from weft.sim.kernel.tables import Sim, make_sim
+from weft.sim.kernel.tables import Sim, copy_sim, make_sim
 
 TUNED = tuple(name for name in WEIGHTS if name not in {"energy", "moved", "price"})
 """All weights but `energy`, which is another objective, and `moved`, which needs whole plans."""
@@ -124,13 +124,6 @@ def start_sim(instance: Instance) -> Sim:
     return make_sim(instance.workload, instance.scenario, None, eager=True)
 
 
-def copy_sim(sim: Sim) -> Sim:
-    """Copy a simulation at its present state."""
-    shared = {"task", "edge", "change", "grid", "outcome", "need", "route", "extended"}
-    changing = [name for name in sim._fields if name not in shared]
-    return sim._replace(**{name: getattr(sim, name).copy() for name in changing})
-
-
 def log_completion(sim: Sim) -> float:
     """Return the log of the mean completion time of the jobs."""
     return float(np.log((sim.job["finish"][:-1] - sim.job["arrival"][:-1]).mean()))
@@ -193,9 +186,7 @@ def tune_weights(
     )
     for generation in range(1, search.generations + 1):
         trial = WeightTrial(draw(search.seed * 100_000 + generation, search.alone, search.streams))
-        candidates = evolution.ask()
-        scores = [trial.score(expand(numbers)) for numbers in candidates]
-        evolution.tell(candidates, np.array(scores))
+        evolution.improve(lambda numbers: trial.score(expand(numbers)))  # noqa: B023  called at once
         found.seconds = time.process_time() - began
         last = generation == search.generations or found.seconds > search.seconds
         if generation % search.every == 0 or last:

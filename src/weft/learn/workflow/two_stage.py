@@ -19,13 +19,7 @@ from weft.generators.families.distribution import DEVELOPMENT, FAMILY_CONDITIONS
 from weft.learn.dqn import DqnSettings, Exploration, QValues, TrainedDqn, train
 from weft.learn.replay_memory import Episode
 from weft.learn.settings import Progress, silent
-from weft.learn.workflow.tuned_list import (
-    VALIDATION,
-    clip_ratio,
-    copy_sim,
-    draw_instances,
-    log_completion,
-)
+from weft.learn.workflow.tuned_list import VALIDATION, clip_ratio, draw_instances, log_completion
 from weft.model.columns import FloatArray
 from weft.policies.graph.deft import commit_choice
 from weft.policies.q_network import Numbers, QNetwork
@@ -55,7 +49,7 @@ from weft.policies.two_stage.decision import (
 from weft.registry import closest
 from weft.sim.kernel.events import ENDED, MOMENT
 from weft.sim.kernel.jit import njit_noalloc
-from weft.sim.kernel.tables import Sim, make_sim
+from weft.sim.kernel.tables import Sim, copy_sim, make_sim
 
 OURS: Mapping[str, float] = {"promise": 1.0}
 DOCUMENT: Mapping[str, float] = {"elapsed": 1.0, "idle": 0.3, "imbalance": 0.1, "late": 0.3}
@@ -94,10 +88,7 @@ class TwoStageSettings(DqnSettings):
 
 
 def family_settings(**changes: Any) -> TwoStageSettings:
-    """Return the settings of `weft train dqn`.
-
-    They have demonstrations by search, soft values and copies.
-    """
+    """Return settings of `weft train dqn`: search demonstrates; soft values; copies."""
     own: dict[str, Any] = {
         "reward": dict(DOCUMENT),
         "follow": (0.6, 0.3),

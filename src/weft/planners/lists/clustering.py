@@ -18,6 +18,7 @@ public code to compare with. Its four steps:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -55,11 +56,7 @@ class Clustering:
     """
 
     name: str = "tdca"
-
-    @property
-    def supports(self) -> frozenset[str]:
-        """Names of `FEATURES`."""
-        return QUICK | {"copies"}
+    supports: ClassVar[frozenset[str]] = QUICK | {"copies"}
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
         """Plan the problem."""
@@ -96,10 +93,7 @@ def critical_parents(a: ProblemArrays, latency: float, per_byte: float) -> IntAr
 
 @njit
 def clusters(a: ProblemArrays, critical: IntArray) -> IntArray:
-    """Return the next task of each task's cluster, or -1 at its end.
-
-    Clusters are chains.
-    """
+    """Return the next task in the cluster, a chain, of each task; -1: none."""
     n = len(critical)
     below, taken = np.full(n, NONE), np.zeros(n, np.bool_)
     for i in range(n - 1, -1, -1):

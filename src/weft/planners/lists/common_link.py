@@ -140,10 +140,7 @@ class Memory(NamedTuple):
 
 
 def empty_memory(a: ProblemArrays) -> Memory:
-    """Make the memory of a plan by numpy.
-
-    Its large pages halve the time of millions of tasks.
-    """
+    """Make the memory of a plan by numpy: its large pages halve the time."""
     n, p = len(a.work), a.pace.shape[1]
     rows = Rows(np.full(n, -1), np.empty(n), np.empty(n))
     return Memory(rows, new_timeline(p, n), gap_starts(p, n, _usual_seconds(a)))

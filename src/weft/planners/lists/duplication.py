@@ -22,10 +22,7 @@ NONE = -1
 
 
 class CopyTable(NamedTuple):
-    """Runs of tasks, originals and copies.
-
-    The runs of a task are linked by `newest`, then `older`.
-    """
+    """Runs of tasks, originals and copies, linked by `newest`, then `older`."""
 
     task: IntArray
     device: IntArray
@@ -167,10 +164,7 @@ def runs_on(runs: CopyTable, task: int, device: int) -> bool:
 def copy_before(
     a: ProblemArrays, runs: CopyTable, timeline: Timeline, task: int, device: int, limit: float
 ) -> tuple[float, float]:
-    """Return (start, duration) of one more run that ends before `limit`.
-
-    It is (inf, inf) if there is none.
-    """
+    """Return (start, duration) of one more run before `limit`, or (inf, inf)."""
     if task == NONE or not a.pace[a.row[task], device] < np.inf or runs_on(runs, task, device):
         return np.inf, np.inf
     duration = a.work[task] * a.pace[a.row[task], device]

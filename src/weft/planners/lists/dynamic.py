@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -61,11 +61,7 @@ class DynamicList:
     """
 
     name: str
-
-    @property
-    def supports(self) -> frozenset[str]:
-        """Names of `FEATURES`."""
-        return QUICK
+    supports: ClassVar[frozenset[str]] = QUICK
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
         """Plan the problem."""
@@ -76,10 +72,7 @@ class DynamicList:
 
 
 def choose_in_turn(problem: Problem, name: str, more: Callable[[], bool]) -> Schedule | None:
-    """Plan by the rule of a name; None if `more` is False.
-
-    `more` is called every `STEP` comparisons.
-    """
+    """Plan by a rule; None if `more`, called every `STEP` comparisons, is False."""
     typical = typical_durations(problem)
     level = _static_levels(problem.arrays, typical)
     code = RULES[name][0]

@@ -89,10 +89,7 @@ def rank_order(problem: Problem, rank: FloatArray) -> IntArray:
 
 @njit
 def order_of_free(a: ProblemArrays, order: IntArray, place: IntArray) -> IntArray:
-    """Take always the first task of `order` whose parents are taken.
-
-    `place` inverts `order`.
-    """
+    """Take always the first task of `order`, inverted by `place`, that is free."""
     n = len(order)
     waiting = a.pred_ptr[1:] - a.pred_ptr[:-1]
     free = [place[t] for t in range(n) if waiting[t] == 0]

@@ -156,10 +156,7 @@ def begin_packed(w: PackingDecoder, c: Chain, order: IntArray, choice: IntArray)
 
 @njit
 def _trace_path(w: PackingDecoder, path: Path, random: np.ndarray) -> None:
-    """Find a critical path of the stored schedule.
-
-    Among tasks that end in time, one is drawn.
-    """
+    """Find a critical path of the stored schedule; among equal waits, one is drawn."""
     a, pools = w.a, w.pools
     t, size = int(np.argmax(w.kept_finish)), 0
     while t != NONE:

@@ -15,10 +15,7 @@ INITIAL_STEPS = 8
 
 
 class Profile(NamedTuple):
-    """Amounts in use over time, node by node.
-
-    Those of step i hold until step i + 1 begins.
-    """
+    """Amounts in use by node and time; step i holds until step i + 1 begins."""
 
     begin: FloatArray
     used: FloatArray  # (size, capacities + slots)

@@ -47,10 +47,7 @@ def slices(
 
 
 def _cut(done: FloatArray, crossing: FloatArray, first: int, last: int, target: float) -> int:
-    """Return the place in a window where the least data cross.
-
-    Among equals, the place nearest the target.
-    """
+    """Return the place in a window that the least data cross, nearest the target."""
     if first > last:  # one task is larger than the window: cut on its nearer side
         return first if done[first] - target < target - done[last] else last
     place = np.arange(first, last + 1)

@@ -14,13 +14,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import blake2b
 from threading import Lock
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from weft.arguments import number, whole
 from weft.model import Problem, ProblemArrays, Schedule
-from weft.model.columns import FloatArray, IntArray, frozen
+from weft.model.columns import FloatArray, IntArray, frozen, offsets
 from weft.planners.lists.common_link import common_link, insert, sorted_schedule
 from weft.planners.lists.insertion import ANYWHERE, Rows
 from weft.planners.lists.ranks import rank_order
@@ -71,6 +71,7 @@ class Partitioned:
     tolerance: float = 0.1
     threads: int | None = None
     name: str = "partitioned"
+    supports: ClassVar[frozenset[str]] = QUICK
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -78,11 +79,6 @@ class Partitioned:
             if getattr(self, option) is not None:
                 whole(getattr(self, option), option)
         number(self.tolerance, "tolerance", high=0.5)
-
-    @property
-    def supports(self) -> frozenset[str]:
-        """Names of `FEATURES`."""
-        return QUICK
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
         """Plan the problem."""
@@ -98,27 +94,21 @@ class Partitioned:
 
 
 def partition(problem: Problem, count: int, tolerance: float) -> Parts:
-    """Divide a problem into parts.
-
-    They have no edges between them if possible; else they follow the upward rank.
-    """
+    """Divide a problem into parts without edges between, or else by upward rank."""
     order = rank_order(problem, upward_rank(problem))
     found = _apart(problem, order, count, tolerance)
     if found is None:
         found = _in_sequence(problem, order, count, tolerance), [np.arange(problem.p)] * count
     part, devices = found
     task = order[np.argsort(part[order].astype(np.int32), kind="stable")]
-    first = np.append(0, np.cumsum(np.bincount(part, minlength=count)))
+    first = offsets(np.bincount(part, minlength=count))
     place = np.empty(problem.n, np.int64)
     place[task] = np.arange(problem.n) - first[part[task]]
     return Parts(part, task, first, place, tuple(devices))
 
 
 def _in_sequence(problem: Problem, order: IntArray, count: int, tolerance: float) -> IntArray:
-    """Return refined slices of the order.
-
-    These parts follow one another on all devices.
-    """
+    """Return refined slices of the order, to follow one another on all devices."""
     work, share = mean_durations(problem), np.full(count, 1.0 / count)
     part = slices(problem.arrays, order, work, share, tolerance)
     most = np.maximum((1.0 + tolerance) * share * work.sum(), np.bincount(part, work, count))
@@ -129,10 +119,7 @@ def _in_sequence(problem: Problem, order: IntArray, count: int, tolerance: float
 def _apart(
     problem: Problem, order: IntArray, count: int, tolerance: float
 ) -> tuple[IntArray, list[IntArray]] | None:
-    """Return parts without edges between them, and their groups of devices.
-
-    None if that is impossible.
-    """
+    """Return parts without edges between them, and their devices; None: impossible."""
     if not 1 < count <= problem.p:
         return None
     component = components(problem.arrays)
@@ -184,10 +171,7 @@ def mean_speeds(problem: Problem) -> FloatArray:
 
 
 def plan_parts(problem: Problem, parts: Parts, threads: int) -> tuple[IntArray, IntArray]:
-    """Plan each part by HEFT.
-
-    Returns the tasks by part and start, and the device of each task.
-    """
+    """Plan parts by HEFT; return tasks by part and start, and their devices."""
     order, device = np.empty(problem.n, np.int64), np.empty(problem.n, np.int64)
     cache = OnceCache()
 
@@ -229,10 +213,7 @@ class OnceCache:
 
 
 def digest(a: ProblemArrays, whole_problem: ProblemArrays) -> bytes:
-    """Return a hash of the columns that HEFT reads of a part.
-
-    All parts may share the devices.
-    """
+    """Return a hash of what HEFT reads of a part; parts may share the devices."""
     found = blake2b(digest_size=16)
     columns = [a.work, a.row, a.pred_ptr, a.pred, a.pred_data]
     if a.pace is not whole_problem.pace:
@@ -244,10 +225,7 @@ def digest(a: ProblemArrays, whole_problem: ProblemArrays) -> bytes:
 
 
 def part_arrays(a: ProblemArrays, parts: Parts, j: int) -> ProblemArrays:
-    """Return the costs, parents and devices of a part.
-
-    Its tasks are numbered by their place.
-    """
+    """Return costs, parents and devices of a part, its tasks numbered by place."""
     tasks, devices = parts.task[parts.first[j] : parts.first[j + 1]], parts.devices[j]
     columns = _inside(a, tasks, parts.part, parts.place)
     work, row, ptr, pred, data = (frozen(column) for column in columns)  # one signature

@@ -34,10 +34,7 @@ def processor_time() -> Iterator[None]:
 
 
 class Clock:
-    """A clock that starts when it is made.
-
-    Without a limit, results depend on moves alone.
-    """
+    """A running clock; without a limit, results depend on moves alone."""
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds

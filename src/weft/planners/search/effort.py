@@ -45,10 +45,7 @@ def affordable_tails(problem: Problem, clock: Clock, heft: float) -> FloatArray:
 
 
 def can_anneal(problem: Problem, schedule: Schedule, clock: Clock, heft: float) -> bool:
-    """Return whether a move is short for the time limit.
-
-    A move is at most one decoding of all tasks.
-    """
+    """Return whether a move, at most one decoding, is short for the time limit."""
     walked = walked_tasks(problem.arrays, schedule.device, schedule.start, schedule.finish)
     steps = 2.0 * (problem.n + problem.m + walked) * problem.p
     return fits(clock, step_seconds(problem, heft) * steps, MOVE_SHARE)

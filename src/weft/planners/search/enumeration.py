@@ -29,10 +29,7 @@ SHARE = 0.4
 
 
 def best_assignment(problem: Problem, objective: Objective, clock: Clock) -> Schedule | None:
-    """Return the best schedule over all assignments.
-
-    None if there are more than `MOST`, or without time.
-    """
+    """Return the best schedule over all assignments; None: too many, or no time."""
     if problem.n > MOST_TASKS or problem.p**problem.n > MOST:
         return None
     count = problem.p**problem.n

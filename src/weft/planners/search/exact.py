@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -79,16 +79,12 @@ class Exact:
 
     threads: int | None = None
     name: str = "exact"
+    supports: ClassVar[frozenset[str]] = QUICK | {"seconds", "proof", "capacities"}
 
     def __post_init__(self) -> None:
         """Check the options."""
         if self.threads is not None:
             whole(self.threads, "threads", most=MOST_THREADS)
-
-    @property
-    def supports(self) -> frozenset[str]:
-        """Names of `FEATURES`."""
-        return QUICK | {"seconds", "proof", "capacities"}
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
         """Plan the problem."""

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -91,17 +91,13 @@ class Genetic:
     seeded: bool = True
     progress: Progress | None = field(default=None, compare=False)
     name: str = "genetic"
+    supports: ClassVar[frozenset[str]] = QUICK | {"seconds", "objectives"}
 
     def __post_init__(self) -> None:
         """Check the options."""
         whole(self.population, "population", least=2 * ELITE, most=MOST_INDIVIDUALS)
         if self.generations is not None:
             whole(self.generations, "generations", most=sys.maxsize)
-
-    @property
-    def supports(self) -> frozenset[str]:
-        """Names of `FEATURES`."""
-        return QUICK | {"seconds", "objectives"}
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
         """Plan the problem."""

@@ -321,10 +321,7 @@ def _part(progress: Progress, used: float, share: float, part: float, best: floa
 
 @dataclass
 class SearchHistory:
-    """A progress callback that records improvements: their seconds and values.
-
-    Seconds count from the start.
-    """
+    """A progress callback that records improvements: seconds since start, value."""
 
     clock: Clock
     show: Progress
@@ -339,10 +336,7 @@ class SearchHistory:
 
 @contextmanager
 def reporting(progress: Progress | None, clock: Clock, bound: float) -> Iterator[SearchHistory]:
-    """Yield the progress callback.
-
-    It is the caller's, a bar on a terminal for long runs, or none.
-    """
+    """Yield the progress callback: the caller's, a bar on a terminal, or none."""
     if progress is not None:
         yield SearchHistory(clock, progress)
     elif sys.stderr.isatty() and clock.seconds is not None and clock.seconds >= BAR_SECONDS:

@@ -206,10 +206,7 @@ def _money(_: int, way: Variant) -> float:
 
 
 def least_of_all(problem: Problem, ways: Mapping[int, tuple[Variant, ...]]) -> Problem:
-    """Return a problem that no choice beats.
-
-    It has the least seconds and the least needs over the variants.
-    """
+    """Return a problem that no choice beats: least seconds and needs of variants."""
     w = problem.workflow
     best: dict[str, Variant] = {}
     for t, own in ways.items():

@@ -164,10 +164,7 @@ def read_changes(changes: Change | str | Sequence[Change | str]) -> tuple[Change
 
 
 def _replayed(made: Plan, changed: Problem) -> Plan | None:
-    """Return the plan on the changed problem; None if it is impossible there.
-
-    Devices and order stay the same.
-    """
+    """Return the plan, devices and order kept, on another problem; None: impossible."""
     number = {name: d for d, name in enumerate(changed.cluster.names)}
     at = np.array([number.get(name, -1) for name in made.problem.cluster.names], np.int64)
     old, batches = made.schedule, bool((changed.cluster.batch > 1).any())

@@ -168,10 +168,7 @@ def choose(
     space: Numbers,
     action: IntArray,
 ) -> None:
-    """Write the best allowed action of each unit, the lower of equals.
-
-    `remaining` is consumed.
-    """
+    """Write each unit's best allowed action (lower of equals); consume `remaining`."""
     out = space[forward(network, observation, space)]
     choose_given(network, out, mask, remaining, capacity, action, -1, 0)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.errors import Unsupported
 from weft.model import Workload
-from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.columns import BoolArray, FloatArray, IntArray, offsets
 from weft.policies.conditional.network_policy import NetworkPolicy
 from weft.policies.conditional.networks import Network, Numbers
 from weft.policies.conditional.pair_network import (
@@ -67,10 +67,7 @@ class SeenUnits(NamedTuple):
 
 
 class PairNetworkPolicy(NetworkPolicy):
-    """A network over pairs of unit and kind, for any workload.
-
-    It estimates all choices.
-    """
+    """A network over pairs, for any workload, that estimates all choices."""
 
     def __init__(self, learned: TrainedNetwork, *, tick: float = 1.0) -> None:
         super().__init__(learned, tick=tick)
@@ -136,8 +133,7 @@ def _task_tables(
     slots: dict[tuple[int, int], tuple[int, int]],
 ) -> TaskTables:
     flows = [problem.workflow for problem in workload.problems]
-    first_task = np.concatenate(([0], np.cumsum([w.n for w in flows]))).astype(np.int64)
-    first_edge = np.concatenate(([0], np.cumsum([w.m for w in flows]))).astype(np.int64)
+    first_task, first_edge = offsets([w.n for w in flows]), offsets([w.m for w in flows])
     tasks, units = int(first_task[-1]), workload.cluster.p
     within = np.arange(len(job)) - workload.first_instance[job]
     chance = np.zeros(int(first_edge[-1]), CHANCE)

@@ -55,7 +55,7 @@ class UnitPolicy:
 
     def decide(self, view: View) -> Decision | None:
         """Commit the next chosen task, or choose again if anything happened since."""
-        moment = moment_of(view)
+        moment = view.moment()
         if moment != self._moment:
             self._pending, self._moment = self._choose(view), moment
         while self._pending:
@@ -73,12 +73,6 @@ class UnitPolicy:
     def _runnable(self, view: View, kind: int, device: int) -> list[int]:
         mine = view.ready[self._kind[view.ready] == kind].tolist()
         return [i for i in mine if view.duration(i, device) < np.inf]
-
-
-def moment_of(view: View) -> object:
-    """Return a key that is equal for views between which only own decisions lie."""
-    finished = int(np.count_nonzero(~np.isnan(view.finished_at)))
-    return view.now, finished, view.jobs.tobytes(), view.pace.tobytes()
 
 
 def chosen_kinds(view: View, actions: IntArray) -> list[tuple[int, int]]:

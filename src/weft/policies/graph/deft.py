@@ -146,10 +146,7 @@ def commit_choice(sim: Sim, instance: int, d: int) -> None:
 
 @njit_inline
 def dispatch(sim: Sim, buffers: PlacementBuffers) -> None:
-    """Place the ready instances in their order.
-
-    Record those that go to an idle device.
-    """
+    """Place the ready instances in order; record those that go to an idle device."""
     waiting = 0
     for d in range(len(buffers.idle)):
         waiting += buffers.idle[d]
@@ -173,10 +170,7 @@ def dispatch(sim: Sim, buffers: PlacementBuffers) -> None:
 
 @njit_inline
 def observe(sim: Sim, buffers: PlacementBuffers) -> bool:
-    """List the ready instances by number, and when devices are free.
-
-    False if no device is idle.
-    """
+    """List the ready instances, and when devices are free; False if none is idle."""
     if not any_idle(sim):
         return False
     for d in range(len(buffers.free)):
@@ -259,7 +253,7 @@ class DeftPolicy:
 
     def decide(self, view: View) -> Decision | None:
         """Place all ready tasks once per moment, then return the decisions one by one."""
-        moment = _moment_of(view)
+        moment = view.moment()
         if moment != self._moment:
             self._moment, self._pending = moment, self._decisions(view)
         while self._pending:
@@ -289,15 +283,6 @@ class DeftPolicy:
     def live(self, sim: Sim) -> int:
         """Make all decisions of a simulation in compiled code; the same ones as `decide`."""
         return int(_run_fifo(sim, self._buffers))
-
-
-def _moment_of(view: View) -> tuple[object, ...]:
-    """Return a value that changes with tasks that ended, jobs and speeds.
-
-    Two moments may be at the same time: a task may take no time.
-    """
-    ended = int(np.count_nonzero(~np.isnan(view.finished_at))) + sum(map(len, view.copies.values()))
-    return view.now, ended, view.jobs.tobytes(), view.pace.tobytes()
 
 
 @njit_noalloc

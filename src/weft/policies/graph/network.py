@@ -37,10 +37,7 @@ TASK_FEATURES = {"decima": 4, "lachesis": 9}
 
 
 class ReadyFeatures(NamedTuple):
-    """Places of the present features of a ready task.
-
-    Decima reads those before DEFT's.
-    """
+    """Features of a ready task at present; Decima reads those before DEFT's."""
 
     rank: int  # relative to the highest of all ready tasks
     rank_in_job: int  # relative to the highest of the job

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.errors import InvalidInput
 from weft.model import Problem, Workload
-from weft.model.columns import FloatArray, IntArray
+from weft.model.columns import FloatArray, IntArray, offsets
 from weft.policies.conditional.networks import Network, Numbers, forward, forward_columns
 from weft.policies.graph.deft import PlacementBuffers, place, sort_ready
 from weft.policies.graph.network import FEATURE, SEEN, GraphNetwork
@@ -86,7 +86,7 @@ class GraphState(NamedTuple):
 def make_graph_state(workload: Workload, network: GraphNetwork, sim: Sim, kind: str) -> GraphState:
     """Allocate the memory and embed every task."""
     problems, width = workload.problems, int(network.prepare.sizes[-1])
-    starts = np.concatenate(([0], np.cumsum([p.n for p in problems]))).astype(np.int64)
+    starts = offsets([p.n for p in problems])
     tasks, jobs = int(starts[-1]), workload.jobs
     ranks = [upward_rank(p) for p in problems]
     paths = np.array([float(r.max(initial=0.0)) for r in ranks])
@@ -186,10 +186,7 @@ def embed(sim: Sim, network: GraphNetwork, graph: GraphState) -> None:
 
 @njit_noalloc
 def rate(sim: Sim, buffers: PlacementBuffers, network: GraphNetwork, graph: GraphState) -> None:
-    """Rate the ready tasks.
-
-    `graph.score` holds the ratings, in the order of `buffers.ready`.
-    """
+    """Rate the ready tasks: `graph.score`, in the order of `buffers.ready`."""
     _summarise(sim, network, graph)
     _describe_ready(sim, buffers, graph)
     ready, first = buffers.counts[0].ready, 0

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import InvalidInput
-from weft.formats.model_file import Model, find_model, read_model, save_model
+from weft.formats.model_file import Model, save_model
 from weft.formats.parsing.record import Record
-from weft.formats.parsing.source import naming
 from weft.model import Workload
 from weft.policies.graph.deft import (
     DeftPolicy,
@@ -99,14 +98,6 @@ def save_graph(learned: TrainedGraph, path: str | Path) -> Path:
         training=learned.training,
     )
     return save_model(model, path)
-
-
-def read_graph(path: str | Path) -> TrainedGraph:
-    """Read a graph network from its files; nothing in them is run."""
-    card = find_model(path)
-    model = read_model(card, KIND)
-    with naming(str(card)):
-        return graph_of(model)
 
 
 def graph_of(model: Model) -> TrainedGraph:

@@ -104,10 +104,7 @@ def weigh_groups(
 def _weigh_task(
     sim: Sim, u: int, group: IntArray, able: FloatArray, total: FloatArray, least: FloatArray
 ) -> float:
-    """Fill in devices that can run a task, total and least seconds.
-
-    Return the least of all.
-    """
+    """Fill in a task's devices, total and least seconds; return the least of all."""
     anywhere = np.inf
     for g in range(len(group)):
         able[g], total[g], least[g] = 0.0, 0.0, np.inf

@@ -116,10 +116,7 @@ def update_rates(sim: Sim, plan: PlanState) -> None:
 
 @njit_inline
 def expect_ends(sim: Sim, plan: PlanState, overdue: float) -> bool:
-    """Set the expected ends of committed tasks; clear the plan.
-
-    Return False if all devices are down.
-    """
+    """Set expected ends of committed tasks; clear the plan; False: all are down."""
     now, up = sim.world[0].now, False
     for d in range(len(sim.device)):
         device = plan.device[d]

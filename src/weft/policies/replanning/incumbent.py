@@ -117,10 +117,7 @@ def _arrival(sim: Sim, incumbent: PlanState, i: int, d: int) -> float:
 
 @njit_noalloc
 def try_move(sim: Sim, incumbent: PlanState, undo: Table) -> bool:
-    """Move a random task: device, order, both, or device with a child.
-
-    False if nothing changed.
-    """
+    """Move a random task: device, order, both, or with a child; False: no change."""
     k = _draw(incumbent, incumbent.state[0].planned)
     i, kind, move = incumbent.sequence[k], _draw(incumbent, 4), undo[0]
     move.before, move.after, move.device, move.child = k, k, incumbent.inst[i].device, -1
@@ -168,10 +165,7 @@ def undo_move(incumbent: PlanState, undo: Table) -> None:
 
 @njit_inline
 def _shift(sim: Sim, incumbent: PlanState, k: int, steps: int, earlier: bool) -> int:
-    """Shift the task at a place, but not past a parent or a child.
-
-    Return its new place.
-    """
+    """Shift the task at a place up to a parent or child; return its new place."""
     sequence = incumbent.sequence
     i, at = sequence[k], k
     for _ in range(steps):

@@ -90,10 +90,7 @@ def _count_idle(sim: Sim, plan: PlanState) -> int:
 
 @njit_inline
 def _weigh_jobs(sim: Sim, plan: PlanState, weights: FloatArray) -> int:
-    """Put the jobs present that have tasks to plan into the heap, with their keys.
-
-    Count them.
-    """
+    """Put the jobs with tasks to plan into the heap, with their keys; count them."""
     now, p, count = sim.world[0].now, len(sim.device), 0
     for j in range(len(sim.job) - 1):
         if sim.job[j].state != JOB_HERE:
@@ -143,10 +140,7 @@ def _skip_committed(sim: Sim, plan: PlanState, k: int) -> bool:
 
 @njit_noalloc
 def _sink(sim: Sim, plan: PlanState, weights: FloatArray, jobs: int, k: int) -> None:
-    """Move a job down the heap, below jobs with a more urgent task.
-
-    Ties by number of the job.
-    """
+    """Move a job down the heap, below more urgent jobs; ties by number."""
     heap, at, job = plan.heap, plan.heap[k].at, plan.heap[k].job
     own = _key(sim, plan, weights, at, job)
     while 2 * k + 1 < jobs:
@@ -174,10 +168,7 @@ def _key(sim: Sim, plan: PlanState, weights: FloatArray, at: int, job: int) -> f
 
 @njit_noalloc
 def place_task(sim: Sim, plan: PlanState, weights: FloatArray, i: int) -> None:
-    """Place a task on the device with the lowest score.
-
-    On -1 if no device can run it now.
-    """
+    """Place a task on the device with the lowest score; -1: none can run it now."""
     compute_arrivals(sim, plan, i)
     if weights[W.together] != 0.0:
         _compute_distances(sim, plan, i)

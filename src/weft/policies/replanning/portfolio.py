@@ -242,10 +242,7 @@ def _plan_by_first(sim: Sim, portfolio: Portfolio) -> int:
 
 @njit_noalloc
 def _follow_best(sim: Sim, portfolio: Portfolio, tries: int) -> int:
-    """Plan by the followed weights and by contenders.
-
-    Follow the best plan from now on.
-    """
+    """Plan by the followed weights and by contenders; follow the best from now on."""
     state = portfolio.state[0]
     own = state.followed
     best = _predict(sim, portfolio, own)
@@ -320,10 +317,7 @@ def _timed_per_move(sim: Sim, incumbent: PlanState) -> int:
 
 @njit_noalloc
 def _predict(sim: Sim, portfolio: Portfolio, m: int) -> float:
-    """Make a plan.
-
-    Return its predicted objective, inf if tasks are outside the window.
-    """
+    """Make a plan; return its predicted objective, inf if the window is too small."""
     plan, state = plan_at(portfolio.stack, m), portfolio.state[0]
     whole = plan_window(sim, plan, portfolio.weights[m], state.window, False)
     if whole or state.makespan == 1:
@@ -334,10 +328,7 @@ def _predict(sim: Sim, portfolio: Portfolio, m: int) -> float:
 
 @njit_noalloc
 def _evaluate(sim: Sim, portfolio: Portfolio, m: int, whole: bool) -> float:
-    """Predict completion and makespan of the jobs present.
-
-    Return the one that is the aim.
-    """
+    """Predict completion and makespan of the jobs present; return the aim."""
     plan, now, total, last = plan_at(portfolio.stack, m), sim.world[0].now, 0.0, 0.0
     for j in range(len(sim.job) - 1):
         if sim.job[j].state == JOB_HERE:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.model import Workload
-from weft.model.columns import FloatArray, IntArray
+from weft.model.columns import FloatArray, IntArray, offsets
 from weft.policies.replanning.affinity import DEMAND, NO_GROUP, transfer_within, weigh_groups
 from weft.policies.replanning.weights import W
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
@@ -138,8 +138,7 @@ def make_plan(
     plan.inst["device"] = -1
     plan.pair["factor"] = 1.0
     plan.state["random"], plan.state["groups"] = 12345, group.max() + 1
-    starts = np.concatenate(([0], np.cumsum([problem.n for problem in workload.problems])))
-    starts = starts.astype(np.int64)
+    starts = offsets([problem.n for problem in workload.problems])
     orders = zip(workload.problems, starts, strict=False)
     topological = np.concatenate([problem.workflow.order + at for problem, at in orders])
     topological = topological.astype(np.int64)

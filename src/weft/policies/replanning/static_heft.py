@@ -121,8 +121,7 @@ class StaticHeft:
         first = int(view.workload.first_instance[job])
         if first + task in view.ready:
             return False
-        w = view.workload.problem_of(job).workflow
-        parents = w.src[w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]]]
+        parents = view.workload.problem_of(job).workflow.parents(task)
         return not np.isnan(view.finished_at[first + parents]).any()
 
 

@@ -295,10 +295,7 @@ def _link_children(sim: Sim, left: Residual) -> None:
 
 @njit_inline
 def _compute_tails(sim: Sim, plan: PlanState, left: Residual) -> None:
-    """Compute the least seconds behind each task.
-
-    Tasks outside the window count by rank.
-    """
+    """Compute the least seconds behind each task, outside the window by rank."""
     p = len(sim.device)
     for t in range(left.size[0].tasks - 1, -1, -1):  # children have higher numbers
         i = left.instance[t]

@@ -76,10 +76,7 @@ OWN_FEATURES = OF_TASK.ready
 
 
 class Rewards(NamedTuple):
-    """Places of the reward terms, in mean critical paths.
-
-    All but the first are at most zero.
-    """
+    """Reward terms, in mean critical paths; all but the first are at most zero."""
 
     promise: int  # minus the change of the predicted completions, see above
     elapsed: int  # minus the elapsed time; the next three are factors of it

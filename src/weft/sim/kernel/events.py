@@ -131,10 +131,7 @@ def _record(sim: Sim, entry: int, instance: int, d: int, status: int) -> int:
 
 @njit_noalloc
 def _release(sim: Sim, instance: int, d: int) -> None:
-    """Give back what an execution took of its node.
-
-    The devices of the node look at their queues again.
-    """
+    """Give back what an execution took of its node, whose devices look again."""
     node, g = sim.device[d].node, task_of(sim, instance)
     for c in range(capacities(sim)):
         sim.room[node, c] += sim.need[g, c]
@@ -146,10 +143,7 @@ def _release(sim: Sim, instance: int, d: int) -> None:
 
 @njit_inline
 def _settle(sim: Sim, instance: int) -> None:
-    """Decide the outgoing edges of a done instance.
-
-    Skipped tasks decide theirs, depth first.
-    """
+    """Decide the outgoing edges of a done instance, and of skipped ones."""
     job = sim.inst[instance].job
     shift = sim.job[job].shift
     depth = 0

@@ -56,10 +56,7 @@ def gap_in_chain(
 
 @njit_inline
 def link(task: int, device: int, after: int, last: IntArray, before: IntArray) -> None:
-    """Add a task to the chain of a device, in front of `after`.
-
-    `gap_in_chain` returned `after`.
-    """
+    """Add a task to the chain of a device, in front of `gap_in_chain`'s `after`."""
     if after == NONE:
         before[task] = last[device]
         last[device] = task
@@ -211,10 +208,7 @@ def gap_of(timeline: Timeline, device: int, start: float) -> int:
 
 @njit
 def _make_room(timeline: Timeline, device: int, at: int) -> int:
-    """Shift the gaps after `at` by one; return the new `at`.
-
-    They move into larger memory if needed.
-    """
+    """Shift the gaps after `at` by one, into larger memory if needed; return `at`."""
     old, count = timeline.first[device], timeline.gaps[device]
     first = place_for_more(device, timeline.first, count, timeline.room, timeline.used)
     insert_copy(timeline.begin, old, first, count, at - old)

@@ -35,10 +35,7 @@ ANY_SHARE, NEIGHBOUR_SHARE = 0.7, 0.15
 
 @njit_noalloc
 def draw(random: np.ndarray) -> int:
-    """Return the next 64 random bits, the same on every machine.
-
-    The generator is xorshift64 (Marsaglia 2003).
-    """
+    """Return 64 random bits, equal on all machines: xorshift64 (Marsaglia 2003)."""
     x = random[0]
     x ^= x << np.uint64(13)
     x ^= x >> np.uint64(7)
@@ -62,10 +59,7 @@ def uniform(random: np.ndarray) -> float:
 
 @njit_noalloc
 def shift(order: IntArray, place: IntArray, here: int, there: int) -> tuple[int, int]:
-    """Move the task at place `here` to place `there`.
-
-    Returns the first and last changed place, or NONE and NONE.
-    """
+    """Move a task from place `here` to `there`; return the changed range, or NONE."""
     if here == there:
         return NONE, NONE
     t = order[here]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from weft.errors import InvalidInput, Unsupported
 from weft.model import Problem, Scenario, Schedule, Workload
-from weft.model.columns import FloatArray, IntArray
+from weft.model.columns import FloatArray, IntArray, offsets
 from weft.model.machines.setup import PINNED
 from weft.sim.kernel.records import record as _record
 from weft.sim.rule import PLACEMENTS, Rule
@@ -108,6 +108,19 @@ class Sim(NamedTuple):
     # without set-up
     loaded: IntArray
     extended: int | None  # None: plain machines, see `sim/kernel/features.py`
+
+
+CHANGING = (
+    *("world", "job", "inst", "entry", "kind", "device", "due", "room", "link", "inbound"),
+    "loaded",
+)
+"""Tables that a simulation changes, beside `execution` and `flow`, to which it appends."""
+
+
+def copy_sim(sim: Sim) -> Sim:
+    """Copy a simulation at its present state."""
+    own = (*CHANGING, "execution", "flow")
+    return sim._replace(**{name: getattr(sim, name).copy() for name in own})
 
 
 def make_sim(
@@ -258,8 +271,7 @@ def _jobs(workload: Workload, scenario: Scenario, plan_sizes: list[int] | None) 
     table["first"], table["choice"] = workload.first_instance, workload.first_choice
     part = table[:-1]
     part["arrival"], part["cancel"], part["finish"] = workload.arrival, scenario.cancel, np.nan
-    starts = np.concatenate(([0], np.cumsum([p.n for p in workload.problems])))
-    part["shift"] = part["first"] - starts[workload.template]
+    part["shift"] = part["first"] - offsets([p.n for p in workload.problems])[workload.template]
     part["remaining"] = np.diff(table["first"])
     part["called_off"] = np.argsort(scenario.cancel, kind="stable")
     if plan_sizes is not None:
@@ -319,10 +331,7 @@ def _grid(workload: Workload, scenario: Scenario) -> FloatArray:
 
 
 def _batch_curves(workload: Workload) -> FloatArray:
-    """Return the rows of batch curves.
-
-    There are none if every batch takes as long as its longest task.
-    """
+    """Return the rows of batch curves; none if batches take as long as one task."""
     if not workload.cluster.batch_curve:
         return np.zeros((0, workload.cluster.p))
     limit = workload.batch_limit[:, None, :].astype(np.float64)
@@ -353,11 +362,8 @@ def replay_order(problem: Problem, schedule: Schedule) -> IntArray:
 
     The order is by start, finish, place in the topological order and row.
     """
-    place = np.empty(problem.n, np.int64)
-    place[problem.workflow.order] = np.arange(problem.n)
-    return np.lexsort(
-        (np.arange(len(schedule)), place[schedule.task], schedule.finish, schedule.start)
-    )
+    place = problem.workflow.place[schedule.task]
+    return np.lexsort((np.arange(len(schedule)), place, schedule.finish, schedule.start))
 
 
 def _plan_rows(workload: Workload, schedules: Sequence[Schedule]) -> list[Table]:

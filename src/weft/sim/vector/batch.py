@@ -15,7 +15,7 @@ from weft.model import Scenario, Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray, offsets
 from weft.model.conditional_stream import ConditionalStream, in_ticks, ticked
 from weft.sim.kernel.events import ENDED
-from weft.sim.kernel.tables import Sim, Table, make_sim
+from weft.sim.kernel.tables import CHANGING, Sim, Table, make_sim
 from weft.sim.vector.observation import Observation, observation_size
 from weft.sim.vector.state import CHANCE, CONFIG, COUNTERS, WATCH, BatchTables, StepState
 from weft.sim.vector.step import begin_one, step_many
@@ -245,7 +245,7 @@ class StepBatch:
                 f"numbers of branches, of which there are {branches.tolist()}"
             )
         self._counted[s] = False
-        for name in _OWN:
+        for name in CHANGING:
             np.copyto(getattr(sim, name)[s], getattr(self._blank, name))
         sim.job["arrival"][s, :-1] = arrival
         sim.outcome[s] = outcome.reshape(-1)
@@ -273,16 +273,11 @@ class StepBatch:
         self._next[s] += self.size
 
 
-_OWN = (
-    *("world", "job", "inst", "entry", "kind", "device", "due", "room", "loaded", "link"),
-    "inbound",
-)
-"""Tables that differ between simulations and have to be reset for a new one."""
 _OWN_STATE = ("estimate", "seen", "counters")
 
 
 def _stack(blank: Sim, size: int) -> Sim:
-    own: dict[str, Any] = {name: np.stack([getattr(blank, name)] * size) for name in _OWN}
+    own: dict[str, Any] = {name: np.stack([getattr(blank, name)] * size) for name in CHANGING}
     width: dict[str, Any] = {
         name: np.zeros((size, *getattr(blank, name).shape), getattr(blank, name).dtype)
         for name in ("execution", "outcome", "flow")

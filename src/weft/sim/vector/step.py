@@ -44,10 +44,7 @@ def act(sim: Sim, state: StepState, actions: IntArray) -> int:
 
 @njit_inline
 def hold(sim: Sim, d: int, until: float) -> None:
-    """Hold an idle unit until a time.
-
-    Unlike with `block`, the end of the hold is no event.
-    """
+    """Hold an idle unit until a time, which is no event, unlike with `block`."""
     sim.device[d].blocked_until = until
     sim.device[d].stale = 1
 
@@ -136,10 +133,7 @@ def chance_of(state: StepState, edge: int) -> float:
 
 @njit_inline
 def update_remaining(sim: Sim, state: StepState) -> None:
-    """Update the expected ticks from each task to the end.
-
-    Tasks run in sequence on the fastest units.
-    """
+    """Update expected ticks to the end: tasks in sequence on the fastest units."""
     if state.counters[0].fresh == 0:
         return
     state.counters[0].fresh = 0

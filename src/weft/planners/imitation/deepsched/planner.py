@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -65,11 +66,7 @@ class DeepSched:
 
     weights: str | Path = ""
     name: str = "deepsched"
-
-    @property
-    def supports(self) -> frozenset[str]:
-        """Names of `FEATURES`."""
-        return QUICK
+    supports: ClassVar[frozenset[str]] = QUICK
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
         """Plan the problem."""

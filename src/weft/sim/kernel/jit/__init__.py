@@ -94,10 +94,7 @@ def njit_noalloc(function: F) -> F:
 
 
 def njit_inline(function: F) -> F:
-    """Compile as `njit_noalloc` does, into every caller.
-
-    It is for small functions of hot loops.
-    """
+    """Compile as `njit_noalloc` does, into every caller: for small hot functions."""
     return _compiled(function, {"forceinline": True, **_LEAN})
 
 

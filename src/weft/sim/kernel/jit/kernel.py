@@ -103,19 +103,13 @@ class _CalleeCompiler(_Compiler):
 def _short_name(
     name: str, argtypes: Any, *, abi_tags: tuple[str, ...] = (), uid: int | None = None
 ) -> str:
-    """Mangle a name with a hash of the types.
-
-    Written out, the types of a kernel take 4 kB.
-    """
+    """Mangle a name with a hash of the types, which take 4 kB written out."""
     digest = sha256(repr(argtypes).encode()).hexdigest()[:16]
     return str(default_mangler(name, (), abi_tags=(*abi_tags, digest), uid=uid))
 
 
 class _Flags(Flags):
-    """Options of the compiler that compare quickly.
-
-    Numba compares them for every call that it types.
-    """
+    """Options of the compiler that compare quickly: numba does so for every call."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Flags) and self._values == other._values
