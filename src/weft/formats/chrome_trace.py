@@ -56,13 +56,10 @@ def chrome_trace(
     return {"displayTimeUnit": "ms", "traceEvents": events}
 
 
-def write_chrome_trace(
-    source: Schedule | Trace, problem: Problem | None = None, *, flows: bool = True
-) -> bytes:
+def write_chrome_trace(source: Schedule | Trace, problem: Problem | None = None) -> bytes:
     """Return the text of `chrome_trace`."""
-    return json.dumps(
-        chrome_trace(source, problem, flows=flows), separators=(",", ":"), allow_nan=False
-    ).encode("ascii")
+    document = chrome_trace(source, problem)
+    return json.dumps(document, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def _trace_rows(t: Trace) -> list[_TraceRow]:

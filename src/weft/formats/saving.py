@@ -46,11 +46,11 @@ def to_text(thing: Savable) -> str:
 
 
 def save_chrome_trace(
-    source: Schedule | Trace, path: PathLike, *, problem: Problem | None = None, flows: bool = True
+    source: Schedule | Trace, path: PathLike, *, problem: Problem | None = None
 ) -> None:
     """Save a trace, or a schedule of a problem, for Perfetto and chrome://tracing."""
     with naming(os.fspath(path)):
-        write_bytes(Path(path), write_chrome_trace(source, problem, flows=flows))
+        write_bytes(Path(path), write_chrome_trace(source, problem))
 
 
 def _encoded(thing: Savable, path: Path, problem: Problem | None) -> bytes:

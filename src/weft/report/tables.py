@@ -132,11 +132,7 @@ class _TextTable:
 
 
 def table_text(
-    rows: Iterable[Row],
-    columns: Columns | None = None,
-    *,
-    sort: str | None = None,
-    descending: bool = False,
+    rows: Iterable[Row], columns: Columns | None = None, *, sort: str | None = None
 ) -> str:
     """Aligned plain text; the best values carry a star.
 
@@ -150,7 +146,7 @@ def table_text(
     heft       80 s *
     cpop       86 s
     """
-    table = _table(rows, columns, sort, descending)
+    table = _table(rows, columns, sort)
     starred = {j for _, j in table.best}
     cells = [
         [
@@ -169,11 +165,10 @@ def table_html(
     columns: Columns | None = None,
     *,
     sort: str | None = None,
-    descending: bool = False,
     caption: str = "",
 ) -> str:
     """Return an HTML table that scrolls on narrow screens; the best values are marked."""
-    table = _table(rows, columns, sort, descending)
+    table = _table(rows, columns, sort)
     head = "".join(
         f'<th scope="col"{_number(n)}>{escaped(h)}</th>'
         for h, n in zip(table.headings, table.numeric, strict=True)
@@ -187,9 +182,7 @@ def table_html(
     return f'<div class="wide" tabindex="0"><table>{inner}</table></div>'
 
 
-def _table(
-    rows: Iterable[Row], columns: Columns | None, sort: str | None, descending: bool
-) -> _TextTable:
+def _table(rows: Iterable[Row], columns: Columns | None, sort: str | None) -> _TextTable:
     rows = list(rows)
     keys = list(dict.fromkeys(key for row in rows for key in row))
     made = [
@@ -201,7 +194,7 @@ def _table(
         if key not in keys:
             raise UnknownName(f"no row has the column '{key}'{closest(key, keys)}")
     if sort is not None:
-        rows = _sorted(rows, sort, descending)
+        rows.sort(key=lambda row: _order(row.get(sort)))
     values = [[row.get(c.key) for c in made] for row in rows]
     columned = [c.texts([line[j] for line in values]) for j, c in enumerate(made)]
     return _TextTable(
@@ -216,20 +209,12 @@ def _table(
     )
 
 
-def _sorted(rows: list[Row], key: str, descending: bool) -> list[Row]:
-    """Sort stably: numbers, then texts; rows without a value come last either way."""
-    present = [row for row in rows if _present(row.get(key))]
-    numbers = sorted(
-        (r for r in present if _is_number(r[key])),
-        key=lambda r: float(r[key]),  # type: ignore[arg-type]
-        reverse=descending,
-    )
-    texts = sorted(
-        (r for r in present if not _is_number(r[key])),
-        key=lambda r: str(r[key]),
-        reverse=descending,
-    )
-    return [*numbers, *texts, *(row for row in rows if not _present(row.get(key)))]
+def _order(value: object) -> tuple[int, float, str]:
+    """Return the place of a value: numbers, then texts, then those that are missing."""
+    if _is_number(value):
+        number = float(value)  # type: ignore[arg-type]
+        return (2, 0.0, "") if np.isnan(number) else (0, number, "")
+    return (2, 0.0, "") if value is None else (1, 0.0, str(value))
 
 
 def _marked_rows(column: Column, rows: Sequence[Row], values: list[object]) -> list[int]:
@@ -260,12 +245,6 @@ def _numeric(values: list[object]) -> bool:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
-def _present(value: object) -> bool:
-    if value is None:
-        return False
-    return not (_is_number(value) and np.isnan(float(value)))  # type: ignore[arg-type]
 
 
 def _aligned(line: list[str], widths: list[int], numeric: list[bool]) -> str:
