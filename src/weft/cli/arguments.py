@@ -143,14 +143,8 @@ def add_goal(parser: argparse.ArgumentParser) -> None:
 
 def add_stream(parser: argparse.ArgumentParser) -> None:
     """Add --stream, a conditional stream."""
-    add_option(
-        parser,
-        "--stream",
-        str,
-        "TOML",
-        "a stream file, or a name (see: weft list streams)",
-        default="conditional-paper",
-    )
+    text = "a stream file, or a name (see: weft list streams)"
+    add_option(parser, "--stream", str, "TOML", text, default="conditional-paper")
 
 
 def add_json(parser: argparse.ArgumentParser, default: Any = False) -> None:
@@ -197,14 +191,8 @@ def add_uncertainty(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("uncertainty")
     text = "spread of durations: standard deviation of their logarithm; 0.3 is about 30 %%"
     add_option(group, "--noise", number(least=0), "S", text, default=0.0)
-    add_option(
-        group,
-        "--bias",
-        number(least=0),
-        "S",
-        "the same for estimates, one factor per task kind and device kind",
-        default=0.0,
-    )
+    text = "the same for estimates, one factor per task kind and device kind"
+    add_option(group, "--bias", number(least=0), "S", text, default=0.0)
     add_option(
         group, "--slowdowns", number(least=0), "R", "expected slowdowns per device", default=0.0
     )

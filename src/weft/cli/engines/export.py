@@ -46,14 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--out", Path, "DIR", "a new or empty folder", required=True)
     slurm = parser.add_argument_group("for slurm")
     add_flag(slurm, "--any-node", "let Slurm choose nodes (default: those planned)")
-    add_option(
-        slurm,
-        "--nice-step",
-        whole(0),
-        "N",
-        "difference in nice between one job of the plan and the next",
-        default=1,
-    )
+    text = "difference in nice between one job of the plan and the next"
+    add_option(slurm, "--nice-step", whole(0), "N", text, default=1)
     limit = "time limit of a job, in multiples of its planned time (default: that of the partition)"
     add_option(slurm, "--time-factor", number(above=0), "X", limit)
 
