@@ -105,6 +105,14 @@ def test_a_small_schedule_is_drawn(opened):
     assert page.locator("html").get_attribute("data-error") is None
 
 
+def test_a_chart_of_a_new_size_is_not_blank(opened):
+    page = opened(gantt_html(*reversed(diamond())))
+    settle(page)
+    (before,) = page.evaluate(COLOURS)
+    (at_once,) = page.evaluate(f"() => {{ {CHART}.resize(); return ({COLOURS})(); }}")
+    assert at_once == before > 3
+
+
 def test_a_click_says_why(opened):
     problem, schedule = diamond()
     page = opened(gantt_html(schedule, problem))

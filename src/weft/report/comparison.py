@@ -203,7 +203,10 @@ class Comparison(Displayed):
         bound = self.bounds[workload.name]
         first = {name: some[0] for name, some in found.items()}
         sentences = [self._headline(workload, rows, bound)] if rows else []
-        sentences += difference_sentences(first) if len(first) > 1 else []
+        differences = difference_sentences(first) if len(first) > 1 else []
+        if self.scenarios > 1 and differences:  # the figures above are means
+            differences[0] = f"In the first scenario, {differences[0]}"
+        sentences += differences
         best = next(iter(first.values()), None)
         if self.objective != "makespan":  # the interval is not of the bar's quantity
             rows = [replace(row, low=np.nan, high=np.nan) for row in rows]

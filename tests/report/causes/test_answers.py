@@ -51,9 +51,31 @@ def test_bars_longer_than_twice_the_best_are_cut_and_numbered(epigenomics):
     assert ["▸" in row for row in rows] == [False, False, True]
     assert "<strong>304.83 s</strong>" in rows[2]
     widths = [sum(map(float, re.findall(r"width:([\d.]+)%", row))) for row in rows]
-    assert widths[1] == pytest.approx(100, abs=0.01)  # heft sets the scale
-    assert widths[0] == pytest.approx(100 * 65.16 / 83.42, abs=0.1)
+    assert widths[0] == pytest.approx(50, abs=0.01)  # the scale is twice the best
+    assert widths[1] == pytest.approx(50 * 83.42 / 65.16, abs=0.1)
     assert widths[2] == pytest.approx(100, abs=0.01)
+
+
+@pytest.mark.parametrize("high", [None, float("nan")])
+def test_a_bar_that_is_cut_is_longer_than_the_others(high):
+    bars = [ContenderBar(n, s, {"computing": s}, high=high) for n, s in {"a": 7.0, "b": 1}.items()]
+    rows = re.findall(r'<div role="listitem".*?</div>', Answer(bars).html("a"))
+    widths = [float(re.search(r"width:([\d.]+)%", row)[1]) for row in rows]
+    assert widths == [100, 50]
+    assert ["▸" in row for row in rows] == [True, False]
+
+
+def test_bars_of_other_objectives_are_to_scale():
+    table = weft.compare(layered(30, 3), ["heft", "cpop"], scenarios=2, noise=0.1, objective="mean")
+    answer = table.answer(table.workloads[0])
+    assert "▸" not in answer.html("a")
+
+
+def test_sentences_on_single_scenarios_say_so():
+    table = weft.compare(layered(30, 3), ["heft", "round-robin"], scenarios=2, noise=0.1)
+    head, difference, *_ = table.answer(table.workloads[0]).sentences
+    assert "In the first scenario" not in head
+    assert difference.startswith("In the first scenario, round-robin takes ")
 
 
 def test_a_comparison_marks_all_of_the_best():

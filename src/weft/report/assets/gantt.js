@@ -33,7 +33,6 @@ class Gantt {
     new ResizeObserver(() => requestAnimationFrame(() => this.resize())).observe(this.parts.frame);
     addEventListener("resize", () => this.resize());
     this.resize();
-    this.draw();
   }
 
   // -- the view ---------------------------------------------------------------
@@ -71,7 +70,7 @@ class Gantt {
     this.clamp();
     if (this.pending !== undefined) this.reveal(this.pending);
     this.pending = undefined;
-    this.redraw();
+    this.draw(); // at once: a canvas of a new size is blank until then
   }
 
   clamp() {

@@ -32,6 +32,11 @@ class ContenderBar(NamedTuple):
     best: bool = False
     about: str = ""
 
+    @property
+    def end(self) -> float:
+        """Where the bar and its interval end, in seconds; an interval may be NaN."""
+        return self.high if self.high is not None and self.high > self.seconds else self.seconds
+
     @classmethod
     def of(cls, chart: Chart) -> ContenderBar:
         """Make the bar of one plan or trace."""
@@ -63,8 +68,9 @@ class Answer:
         if not shown:
             return ""
         limit = CLIPPED * min(bar.seconds for bar in shown)
-        scale = max([self.bound, *(b.high or b.seconds for b in shown if b.seconds <= limit)])
-        scale = max(scale, min(bar.seconds for bar in shown))
+        scale = max([self.bound, *(bar.end for bar in shown if bar.seconds <= limit)])
+        if any(bar.seconds > limit for bar in shown):
+            scale = max(scale, limit)  # bars that are cut off are the longest
         texts = Column("seconds", unit="s").texts([bar.seconds for bar in shown])
         rows = "".join(self._row(bar, scale, text) for bar, text in zip(shown, texts, strict=True))
         top = ""
