@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from weft.cli.arguments import add_flag, add_option, needs
+from weft.cli.values import output
 from weft.errors import InvalidInput
 
 SUMMARY = "measure the speed of weft, or the quality of its plans, on this machine"
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flag(parser, "--quality", "planners at equal time budgets: gap to the best known makespan")
     graphs = "graphs with best known makespans (results.json); default: generated ones"
     add_option(parser, "--graphs", Path, "FOLDER", graphs)
-    add_option(parser, "--out", Path, "JSON", "write the figures to this file too")
+    add_option(parser, "--out", output, "JSON", "write the figures to this file too")
 
 
 def run(args: argparse.Namespace) -> None:

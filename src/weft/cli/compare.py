@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 from weft.cli.arguments import (
@@ -14,7 +14,8 @@ from weft.cli.arguments import (
     read_problem,
     uncertainty,
 )
-from weft.cli.values import names, whole
+from weft.cli.values import names, page, whole
+from weft.errors import UnknownName
 
 if TYPE_CHECKING:
     from weft.report.comparison import Comparison
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     aims = "makespan, mean, p95 or p99 completion, or deadline"
     add_option(parser, "--objective", str, "NAME", aims, default="makespan")
     add_uncertainty(parser)
-    add_option(parser, "--report", Path, "HTML", "a page with the table, DAGs and Gantt charts")
+    add_option(parser, "--report", page, "HTML", "a page with the table, DAGs and Gantt charts")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -64,15 +65,27 @@ def run(args: argparse.Namespace) -> None:
 
 def _compared(args: argparse.Namespace) -> Comparison:
     from weft.cli.output import progress
+def _refuse_swapped(
+    chosen: list[str], fitting: Container[str], others: Container[str], remedy: str
+) -> None:
+    """Refuse a name that belongs to the other option."""
+    for name in chosen:
+        if name not in fitting and name in others:
+            raise UnknownName(f"'{name}' {remedy} {name}")
+
+
     from weft.planners import PLANNERS
     from weft.policies.load import load_policy
     from weft.report.compare import compare
+    from weft.policies import POLICIES
 
     chosen = args.planners
     if chosen is None:
         chosen = [] if args.policies else ["heft", "cpop", "peft"]
     contenders: list[Any] = [PLANNERS.create(name) for name in chosen]
     contenders += [load_policy(name) for name in args.policies or []]
+    _refuse_swapped(chosen, PLANNERS, POLICIES, "is a policy; give it as --policies")
+    _refuse_swapped(args.policies or [], POLICIES, PLANNERS, "is a planner; give it as --planners")
     return compare(
         [read_problem(path, args) for path in args.file],
         contenders,

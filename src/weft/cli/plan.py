@@ -14,7 +14,7 @@ from weft.cli.arguments import (
     excludes,
     read_problem,
 )
-from weft.cli.values import number, whole
+from weft.cli.values import number, output, whole
 from weft.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(ways, "--min-accuracy", float, "A", "least mean accuracy of the variants")
     add_option(ways, "--budget", number(above=0), "M", "most money, for rent and variants")
     add_flag(ways, "--pareto", "the front of makespan, cost, energy and accuracy")
-    add_option(ways, "--picture", Path, "FILE", "the front, as HTML, SVG or PNG")
+    add_option(ways, "--picture", output, "FILE", "the front, as HTML, SVG or PNG")
     add_flag(parser, "--all", f"print all tasks (default: the first {ROWS})")
     add_outputs(parser, "schedule")
 
@@ -57,9 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_outputs(parser: argparse.ArgumentParser, what: str) -> None:
     """Add the files a result can be written to."""
     group = parser.add_argument_group("files to write")
-    add_option(group, "--out", Path, "FILE", f"the {what}, as JSON or NPZ")
-    add_option(group, "--gantt", Path, "FILE", "the Gantt chart, as HTML, SVG or PNG")
-    add_option(group, "--chrome", Path, "FILE", "a Chrome trace, for ui.perfetto.dev")
+    add_option(group, "--out", output, "FILE", f"the {what}, as JSON or NPZ")
+    add_option(group, "--gantt", output, "FILE", "the Gantt chart, as HTML, SVG or PNG")
+    add_option(group, "--chrome", output, "FILE", "a Chrome trace, for ui.perfetto.dev")
 
 
 def save_outputs(args: argparse.Namespace, result: Plan | Trace) -> None:

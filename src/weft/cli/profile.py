@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.cli.arguments import add_flag, add_option, excludes, needs
 from weft.cli.output import users_code
-from weft.cli.values import several, whole
+from weft.cli.values import output, several, whole
 
 SUMMARY = "measure this machine, the hosts and links of a cluster, or a function by batch size"
 EXAMPLE = """\
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_option(parser, "--repeats", whole(1), "N", "calls per batch size", default=5)
     add_option(parser, "--kind", str, "KIND", "task kind (default: the function's name)")
-    add_option(parser, "--out", Path, "TOML", "write the curve, or the cluster")
+    add_option(parser, "--out", output, "TOML", "write the curve, or the cluster")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.cli.arguments import add_flag, add_option, add_seed, needs
 from weft.cli.output import users_code
-from weft.cli.values import number, port, whole
+from weft.cli.values import number, output, page, port, whole
 
 if TYPE_CHECKING:
     from weft.runtime.execution import RunTrace
@@ -63,8 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flag(shown, "--live", "serve a page on this machine that shows the run")
     add_option(shown, "--port", port, "N", "port of --live (default: a free one)", default=0)
     files = parser.add_argument_group("files to write")
-    add_option(files, "--out", Path, "FILE", "the trace, as JSON or NPZ")
-    add_option(files, "--gantt", Path, "FILE", "the Gantt chart, as HTML, SVG or PNG")
+    add_option(files, "--out", output, "FILE", "the trace, as JSON or NPZ")
+    add_option(files, "--gantt", output, "FILE", "the Gantt chart, as HTML, SVG or PNG")
     add_option(
         files, "--report", Path, "HTML", "a page with charts, and predicted against measured"
     )
@@ -78,6 +78,7 @@ def run(args: argparse.Namespace) -> None:
     needs(args, "--port", "--live")
     with notice(f"reading {args.script.name}"):
         from weft.formats import save
+    _check_script(args.script)
         from weft.report.run_report import accuracy, run_text, write_run_report
         from weft.runtime.engine.failure import TaskFailed
         from weft.runtime.journal import resume_promise
@@ -176,8 +177,8 @@ def _history_of(script: Path) -> Path:
     return default_path(None if os.environ.get("WEFT_HISTORY") else script.resolve().parent)
 
 
-def _load(path: Path) -> ModuleType:
-    """Import a script under its own name, so that other processes can import it too."""
+def _check_script(path: Path) -> None:
+    """Refuse what is no script, before anything slow is imported."""
     from weft.errors import InvalidInput
 
     if not path.is_file():
@@ -186,6 +187,12 @@ def _load(path: Path) -> ModuleType:
         raise InvalidInput(f"{path}: the name of a script must be a Python name that ends in .py")
     folder = str(path.resolve().parent)
     if folder not in sys.path:
+
+
+def _load(path: Path) -> ModuleType:
+    """Import a script under its own name, so that other processes can import it too."""
+    from weft.errors import InvalidInput
+
         sys.path.insert(0, folder)
     with users_code(f"{path}: the script"):
         module = import_module(path.stem)

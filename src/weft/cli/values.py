@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -80,6 +81,24 @@ def names(text: str) -> list[str]:
     ['heft', 'cpop']
     """
     return list(dict.fromkeys(_parts(text)))
+
+
+def output(text: str) -> Path:
+    """Read the path of a file to write; its folder must exist before the work begins."""
+    path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a folder; give a file")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text}: there is no folder '{path.parent}'")
+    return path
+
+
+def page(text: str) -> Path:
+    """Read the path of a page to write; a page is HTML."""
+    path = output(text)
+    if path.suffix.lower() not in {"", ".html", ".htm"}:
+        raise argparse.ArgumentTypeError(f"{text} ends in '{path.suffix}'; a page ends in .html")
+    return path
 
 
 def _parts(text: str) -> list[str]:

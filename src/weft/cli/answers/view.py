@@ -15,6 +15,7 @@ from weft.cli.arguments import (
     refuse_given,
     taking,
 )
+from weft.cli.values import page
 
 if TYPE_CHECKING:
     from weft.model import Problem, Schedule, Trace
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "schedules and traces saved by weft, or the JSON of one comparison or experiment"
     add_file(parser, text, many="+")
     add_problem(parser)
-    add_option(parser, "--out", Path, "HTML", "the page (default: the first file, as .html)")
+    add_option(parser, "--out", page, "HTML", "the page (default: the first file, as .html)")
 
 
 def run(args: argparse.Namespace) -> None:

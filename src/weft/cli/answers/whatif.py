@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft.cli.arguments import (
@@ -15,7 +14,7 @@ from weft.cli.arguments import (
     planning,
     read_problem,
 )
-from weft.cli.values import number
+from weft.cli.values import number, output
 
 if TYPE_CHECKING:
     from weft.model import Problem
@@ -56,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0.2,
     )
     add_planner(parser)
-    add_option(parser, "--picture", Path, "FILE", "the tornado as HTML, SVG or PNG")
+    add_option(parser, "--picture", output, "FILE", "the tornado as HTML, SVG or PNG")
 
 
 class _Append(argparse.Action):
