@@ -29,7 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "a policy by name (see: weft list policies) or file"
     add_names(parser, "policy", text, many="+")
     add_stream(parser)
-    text = "probabilities of the first branch of the watched choice (default: 0, 0.1, ..., 1)"
+    text = (
+        "probabilities of the first branch of the choice with estimate = true (default: 0, 0.1, "
+        "..., 1 if there is one, else as the stream has them)"
+    )
     which = parser.add_mutually_exclusive_group()
     add_option(which, "--probabilities", several(number(least=0, most=1)), "P,P", text)
     add_flag(which, "--own", "leave the probabilities as the stream has them")
@@ -74,7 +77,9 @@ def run(args: argparse.Namespace) -> None:
     else:
         stream = load_stream(args.stream)
         stream = stream if args.jobs is None else stream.with_jobs(args.jobs)
-        points = None if args.own else (args.probabilities or [i / 10 for i in range(11)])
+        points = args.probabilities
+        if points is None and stream.watched and not args.own:
+            points = [i / 10 for i in range(11)]
         title, streams = stream.name, variants(stream, points)
         labels = ["own"] if points is None else [f"{p:g}" for p in points]
     policies = list(dict.fromkeys(args.policy))

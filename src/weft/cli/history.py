@@ -65,7 +65,10 @@ def run(args: argparse.Namespace) -> None:
         moved = [asdict(link) for link in links]
         emit({"file": str(history.path), "durations": durations, "links": moved})
     elif not known:
-        print(f"{history.path} is empty; weft run fills it")
+        print(
+            f"{history.path} is empty; weft run fills the history of its script's project "
+            "(--project FOLDER shows another one)"
+        )
     else:
         _print(known, [_link(asdict(link)) for link in links])
 

@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(files, "--out", output, "FILE", "the trace, as JSON or NPZ")
     add_option(files, "--gantt", output, "FILE", "the Gantt chart, as HTML, SVG or PNG")
     add_option(
-        files, "--report", Path, "HTML", "a page with charts, and predicted against measured"
+        files, "--report", page, "HTML", "a page with charts, and predicted against measured"
     )
 
 

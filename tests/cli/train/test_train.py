@@ -36,6 +36,18 @@ def training_of(stream, out):
     return ["train", "conditional", "--stream", str(stream), "--policy", "own", "--out", str(out)]
 
 
+def test_streams_without_an_estimated_choice_are_evaluated_as_they_are(small, capsys):
+    given = small.read_text(encoding="utf-8")
+    small.write_text(given.replace(", estimate = true", ""), encoding="utf-8")
+    line = ["evaluate", "fifo", "--stream", str(small), "--seeds", "1", "--json"]
+    assert main(line) == DONE
+    alone = json.loads(capsys.readouterr().out)
+    assert main([*line, "--own"]) == DONE
+    assert json.loads(capsys.readouterr().out) == alone
+    assert main([*line, "--probabilities", "0.5"]) == 2
+    assert "has no choice with estimate = true" in capsys.readouterr().err
+
+
 def test_train_then_evaluate(small, tmp_path, capsys):
     pytest.importorskip(
         "torch", reason="training needs torch: pip install 'weft-scheduling[learn]'"

@@ -142,8 +142,7 @@ def _read(where: str) -> str:
         return place.read_text(encoding="utf-8")
     if not where.endswith(".toml") and not is_there(Path(where)):
         raise UnknownName(f"unknown stream '{where}'{closest(where, shipped)}; or give a TOML file")
-    with naming(where):
-        return decode_text(read_bytes(Path(where)))
+    return decode_text(read_bytes(Path(where)))
 
 
 def read_stream_toml(text: str, *, name: str) -> ConditionalStream:

@@ -63,8 +63,8 @@ def watched_task(stream: ConditionalStream) -> str:
     """Return the task whose choice is estimated; there must be one."""
     if not stream.watched:
         raise InvalidInput(
-            f"stream '{stream.name}' has no choice with estimate = true; "
-            "mark one, or train the policy 'own'"
+            f"stream '{stream.name}' has no choice with estimate = true, whose probability could "
+            "change; mark one in its file"
         )
     return task_name(stream, stream.watched[0])
 
