@@ -11,11 +11,22 @@ from importlib import import_module
 from typing import Any
 
 RENDERER = "weft.report.pages.notebook"
-"""The module with `html_of`, `plot_of` and `frame_of`."""
+"""The module with `html_of`, `text_of`, `plot_of` and `frame_of`."""
 
 
 class Displayed:
-    """A result that notebooks show as HTML, and that gives a picture and a table."""
+    """A result that notebooks show as HTML and `print` shows as text.
+
+    It also gives a picture and a table.
+    """
+
+    def __str__(self) -> str:
+        """Return the result as text: a sentence and numbers."""
+        return str(import_module(RENDERER).text_of(self))
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show the result as text in IPython."""
+        printer.text("..." if cycle else str(self))
 
     def _repr_html_(self) -> str:
         """Return the result for notebooks: a sentence, numbers and a small chart."""

@@ -70,6 +70,7 @@ def test_bytes_per_edge():
         ({"task": ["a", "a"]}, "task 'a' is given twice"),
         ({"task": ["a", ""]}, "row 2 has no task name"),
         ({"after": ["", "x"]}, "task 'b' comes after the unknown task 'x'"),
+        ({"after": ["", "a,b"]}, "comes after the unknown task 'a,b'; separate tasks by ';'"),
         ({"after": ["b", "a"]}, "has a cycle"),
         ({"seconds": ["1", "soon"]}, "seconds of task 'b' is 'soon'; it must be a number"),
         ({"seconds": ["1", ""]}, "task 'b' has no seconds on any device"),

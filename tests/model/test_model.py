@@ -76,6 +76,7 @@ def flow(n: int, edges: list[tuple[int, int]], **options: object) -> Workflow:
         ),
         (lambda: flow(2, [], memory=[1.0]), "memory has shape (1,), expected (2,)"),
         (lambda: Cluster(speed=[]), "cluster 'cluster' has no devices"),
+        (lambda: Cluster([Device("a")]), "make a cluster of them with Cluster.of"),
         (
             lambda: Cluster(speed=[1.0, 0.0]),
             "speed of device 'd1' is 0.0; it must be a finite number above zero",

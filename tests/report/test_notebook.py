@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import re
 import xml.etree.ElementTree as ET
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -37,6 +38,30 @@ def test_html_has_no_script_and_frames_have_all_rows(results, name):
     assert page.tags.count("div") > 3
     rows = {"problem": 40, "plan": 40, "schedule": 40, "trace": 7, "comparison": 2}[name]
     assert len(result.to_frame()) == rows
+
+
+@pytest.mark.parametrize("name", ["problem", "plan", "schedule", "trace", "comparison"])
+def test_text_is_short_and_says_what_the_html_says(results, name):
+    text = str(results[name])
+    assert 0 < len(text) < 1000
+    assert "array(" not in text
+    shown = []
+    results[name]._repr_pretty_(SimpleNamespace(text=shown.append), cycle=False)
+    assert shown == [text]
+
+
+def test_text_says_why(results):
+    found = weft.explain(results["plan"])
+    sentence, numbers = str(results["plan"]).split("\n")
+    assert sentence == str(found) == found.sentence
+    assert "tasks 40" in numbers
+    assert "bound" in numbers
+    problem = str(results["problem"])
+    assert "of work, each task on its fastest device." in problem
+    assert "tasks 40" in problem
+    assert str(results["schedule"]).startswith("rows 40, devices 4, makespan ")
+    answer = weft.tornado(results["problem"])
+    assert str(answer) == answer.sentence
 
 
 def test_html_says_why(results):

@@ -102,6 +102,14 @@ def test_what_is_refused():
         weft.plan(load(1), history=False, durations={"load": "long"})
     with pytest.raises(InvalidInput, match="weft runs a Workflow with functions"):
         weft.plan(42)
+    with pytest.raises(InvalidInput, match=r"not the text 'tasks.csv'; weft.load reads a file"):
+        weft.plan("tasks.csv")
+    with pytest.raises(InvalidInput, match=r"not a DataFrame; weft.Problem.from_table makes one"):
+        weft.plan(pytest.importorskip("pandas").DataFrame({"task": ["a"], "seconds": [1.0]}))
+    with pytest.raises(InvalidInput, match="'load' is a function: call it first"):
+        weft.plan(load)
+    with pytest.raises(UnknownName, match="has no option 'second'; did you mean 'seconds'"):
+        weft.plan(problem, "anytime", second=1)
 
 
 def test_traces_fill_the_history(tmp_path):

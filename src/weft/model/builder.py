@@ -238,10 +238,9 @@ def workflow_from_table(
             )
         for i, parent in enumerate(parents):
             if parent not in outputs:
-                raise UnknownName(
-                    f"task '{task}' comes after the unknown task '{parent}'"
-                    f"{closest(parent, outputs)}"
-                )
+                listed = all(part.strip() in outputs for part in parent.split(","))
+                hint = "; separate tasks by ';'" if listed else closest(parent, outputs)
+                raise UnknownName(f"task '{task}' comes after the unknown task '{parent}'{hint}")
             moved = outputs[parent]
             if sizes:
                 moved = number(sizes[i], "bytes", f"after_bytes of task '{task}'")

@@ -92,6 +92,8 @@ class Cluster:
     def __post_init__(self) -> None:
         """Validate everything once and freeze the columns."""
         p = int(np.size(self.speed))
+        if p and isinstance(np.ravel(np.asarray(self.speed, dtype=object))[0], Device):
+            raise InvalidInput("speed holds devices; make a cluster of them with Cluster.of")
         if p == 0:
             raise InvalidInput(f"cluster '{self.name}' has no devices")
         assign(

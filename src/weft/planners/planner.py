@@ -347,7 +347,7 @@ def _check_names(name: str, options: Iterable[str]) -> None:
                 f"planner '{name}' has no option '{option}'; planners that have it: "
                 + ", ".join(others)
             )
-    reject_unknown(options, known, f"planner '{name}'")
+    reject_unknown(options, (*known, "seconds", "seed"), f"planner '{name}'")
 
 
 def refuse_choices(problem: Problem, planner: str) -> None:

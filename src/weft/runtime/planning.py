@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from weft.arguments import shown
 from weft.errors import InvalidInput, UnknownName
 from weft.model import Cluster, Problem, Workflow
 from weft.model.builder import plain_number
@@ -85,6 +88,7 @@ def problem_of(
     """Make a problem of a workflow, a networkx graph, promises or Dask; see `plan`."""
     if cluster is not None and not isinstance(cluster, Cluster):
         raise InvalidInput(f"cluster is a {type(cluster).__name__}; it must be a Cluster")
+    _refuse_unread(what)
     workflow = _workflow(what)
     if workflow is not None:
         from weft.formats.binding import bind, own_cluster
@@ -96,6 +100,19 @@ def problem_of(
     from weft.runtime.inputs.functions import application_of
 
     return _estimated(application_of(what), cluster, history, durations)
+
+
+def _refuse_unread(what: Any) -> None:
+    """Refuse data that other functions turn into a problem, and name these."""
+    if isinstance(what, str | PathLike):
+        where = shown(os.fspath(what))
+        raise InvalidInput(f"plan takes a problem, not the text {where}; weft.load reads a file")
+    table = any(hasattr(type(what), name) for name in ("__arrow_c_stream__", "__dataframe__"))
+    if table:
+        kind = type(what).__name__
+        raise InvalidInput(
+            f"plan takes a problem, not a {kind}; weft.Problem.from_table makes one of a table"
+        )
 
 
 def _workflow(what: Any) -> Workflow | None:

@@ -261,6 +261,9 @@ class Explanation:
             text += format_seconds(longest[1])
         return f"{text}."
 
+    def __str__(self) -> str:
+        return self.sentence
+
     def transfers(self) -> dict[tuple[int, int, int], float]:
         """Return the seconds of each transfer on the chain, by (job, edge, reading task)."""
         t, found = self.table, {}

@@ -23,7 +23,27 @@ LARGEST_CURVE = 10_000
 @description
 @dataclass(frozen=True)
 class Device:
-    """One device, as users describe it; a `Cluster` keeps devices in columns."""
+    """One device, as users describe it; `Cluster.of` makes a cluster of several.
+
+    Parameters
+    ----------
+    name, kind, node : its name, its kind, and the machine that it belongs to
+    speed : work per second; of 1, the work of a task is its seconds
+    throughput : task kind -> work per second on that kind, in place of `speed`; 0: cannot run
+    memory, cores : bytes and processor cores that a task can have at most
+    batch : the most tasks of one kind that run together
+    batch_curve : task kind, or "*" for all others -> how the seconds of a batch grow
+    setup : task kind, or "*" for all others -> seconds to load the kind, or a `Setup`
+    cache : bytes for loaded kinds
+    switch : seconds before a group of another kind than the one before it
+    power, idle_power : watts, busy and idle
+    price : money per hour of rent
+
+    Examples
+    --------
+    >>> Device("server", kind="gpu", node="rack1", speed=9.7, memory=40e9).cores
+    1
+    """
 
     name: str
     kind: str = "device"

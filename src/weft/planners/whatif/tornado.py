@@ -77,6 +77,9 @@ class Tornado:
             return f"no single change shortens the {self.before.makespan:.4g} s of this plan."
         return best.sentence[0].upper() + best.sentence[1:]
 
+    def __str__(self) -> str:
+        return self.sentence
+
     def as_dict(self) -> dict[str, Any]:
         """Return the table as plain data, for JSON."""
         return {

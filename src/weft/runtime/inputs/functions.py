@@ -116,6 +116,10 @@ def application_of(what: Any, functions: Functions | None = None) -> Application
     if hasattr(what, "nodes") and hasattr(what, "edges"):
         return from_networkx(what)
     known = "a Workflow with functions, calls of @weft.task, Dask collections, or a networkx graph"
+    if isinstance(what, Task):
+        raise InvalidInput(
+            f"weft runs calls of functions; '{what.__name__}' is a function: call it first"
+        )
     holds = ""
     if type(what) in (list, tuple, dict):
         holds = f" that holds a value of type {others[0]}" if others else " without any of them"
