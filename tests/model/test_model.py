@@ -410,6 +410,8 @@ def test_indexes_agree_with_the_edges(problem):
             (w.dst == t).sum()
         )
         assert w.src[w.succ_ptr[t] : w.succ_ptr[t + 1]].tolist() == [t] * int((w.src == t).sum())
+        assert w.parents(t).tolist() == w.src[w.dst == t].tolist()
+        assert w.children(t).tolist() == w.dst[w.src == t].tolist()
     for e in range(w.m):
         assert problem.durations()[w.src[e]].min() < np.inf
     owned = w.choices.edge_choice >= 0

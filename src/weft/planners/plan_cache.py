@@ -27,6 +27,7 @@ class CachedPlan:
     schedule: Schedule
     planner: str
     proved: float
+    shape: str
 
     @property
     def size(self) -> int:
@@ -66,7 +67,6 @@ class PlanCache:
         """Stored plans that were returned, that started a search, and plans made from scratch."""
         self._stored: OrderedDict[str, CachedPlan] = OrderedDict()
         self._latest: dict[str, str] = {}  # shape -> key of its last plan
-        self._shapes: dict[str, str] = {}  # key -> shape
         self._used = 0
         self._lock = threading.Lock()
 
@@ -104,7 +104,7 @@ class PlanCache:
             self.misses += 1
         made = plan(problem, planner, seconds=seconds, seed=seed, **options)
         with self._lock:
-            self._put(key, shape, CachedPlan(made.schedule, made.planner, made.proved))
+            self._put(key, CachedPlan(made.schedule, made.planner, made.proved, shape))
         return made
 
     def _get(self, key: str) -> CachedPlan | None:
@@ -112,21 +112,21 @@ class PlanCache:
             self._stored.move_to_end(key)
         return self._stored.get(key)
 
-    def _put(self, key: str, shape: str, made: CachedPlan) -> None:
+    def _put(self, key: str, made: CachedPlan) -> None:
         if made.size > self.size:
             return
         self._drop(key)
-        self._stored[key], self._shapes[key], self._latest[shape] = made, shape, key
+        self._stored[key], self._latest[made.shape] = made, key
         self._used += made.size
         while len(self._stored) > self.plans or self._used > self.size:
             self._drop(next(iter(self._stored)))
 
     def _drop(self, key: str) -> None:
         if key in self._stored:
-            self._used -= self._stored.pop(key).size
-            shape = self._shapes.pop(key)
-            if self._latest.get(shape) == key:
-                del self._latest[shape]
+            made = self._stored.pop(key)
+            self._used -= made.size
+            if self._latest.get(made.shape) == key:
+                del self._latest[made.shape]
 
 
 def shape_of(problem: Problem) -> str:

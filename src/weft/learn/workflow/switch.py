@@ -113,7 +113,7 @@ Draw = Callable[[], Instance]
 def make_draws(seed: int, alone: int, streams: int) -> list[Draw]:
     """Return draws of single workflows under all conditions in turn, and of streams.
 
-    A stream has 6 to 16 jobs of 20 to 150 tasks; CCR is 0.1 to 6, load 0.7 to 0.95.
+    Jobs have 20 to 150 tasks, streams 6 to 16 jobs; CCR is 0.1 to 6, load 0.7 to 0.95.
     """
     rng = generator(seed, "plan values", "cases")
     draws: list[Draw] = []

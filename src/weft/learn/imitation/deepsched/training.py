@@ -21,8 +21,8 @@ from weft.planners.imitation.deepsched.network import HEADS, DeepNetwork, networ
 from weft.planners.imitation.deepsched.planner import plan_rows
 from weft.planners.planner import plan
 
-VALIDATION = 10_000_000
-"""Seed of the validation problems, which no training uses."""
+VALIDATION, PROBLEMS = 10_000_000, 40
+"""Seed of the validation problems, which no training uses, and their number."""
 
 
 class DeepNet(nn.Module):
@@ -156,7 +156,7 @@ def train(
     falling = torch.optim.lr_scheduler.CosineAnnealingLR(
         optimiser, s.batches, eta_min=s.learning_rate / 100
     )
-    validation = validation_problems()
+    validation = list(islice(problem_stream(VALIDATION, largest=1000), PROBLEMS))
     try:
         for example in islice(source, s.batches):
             losses = update(net, optimiser, example, s)
@@ -194,11 +194,6 @@ def update(
     optimiser.step()
     met = good.gather(1, score.argmax(1, keepdim=True)).float().mean()
     return {"cross_entropy": machine.item(), "squared_error": times.item(), "agreement": met.item()}
-
-
-def validation_problems(count: int = 40) -> list[Problem]:
-    """Draw problems that no training uses."""
-    return list(islice(problem_stream(VALIDATION, largest=1000), count))
 
 
 def turnaround_ratio(problem: Problem, network: DeepNetwork) -> float:
