@@ -31,7 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_problems(parser, "workflows or problems in any known format", many="+")
     text = "planners (default: heft,cpop,peft; see: weft list planners)"
     add_option(parser, "--planners", names, "A,B", text)
-    add_option(parser, "--policies", names, "A,B", "policies (see: weft list policies)")
+    add_option(
+        parser, "--policies", names, "A,B", "policies by name (see: weft list policies) or file"
+    )
     add_option(
         parser,
         "--scenarios",
@@ -63,8 +65,6 @@ def run(args: argparse.Namespace) -> None:
             print(f"\nwrote {args.report}")
 
 
-def _compared(args: argparse.Namespace) -> Comparison:
-    from weft.cli.output import progress
 def _refuse_swapped(
     chosen: list[str], fitting: Container[str], others: Container[str], remedy: str
 ) -> None:
@@ -74,18 +74,20 @@ def _refuse_swapped(
             raise UnknownName(f"'{name}' {remedy} {name}")
 
 
+def _compared(args: argparse.Namespace) -> Comparison:
+    from weft.cli.output import progress
     from weft.planners import PLANNERS
+    from weft.policies import POLICIES
     from weft.policies.load import load_policy
     from weft.report.compare import compare
-    from weft.policies import POLICIES
 
     chosen = args.planners
     if chosen is None:
         chosen = [] if args.policies else ["heft", "cpop", "peft"]
-    contenders: list[Any] = [PLANNERS.create(name) for name in chosen]
-    contenders += [load_policy(name) for name in args.policies or []]
     _refuse_swapped(chosen, PLANNERS, POLICIES, "is a policy; give it as --policies")
     _refuse_swapped(args.policies or [], POLICIES, PLANNERS, "is a planner; give it as --planners")
+    contenders: list[Any] = [PLANNERS.create(name) for name in chosen]
+    contenders += [load_policy(name) for name in args.policies or []]
     return compare(
         [read_problem(path, args) for path in args.file],
         contenders,

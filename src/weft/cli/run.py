@@ -44,8 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--devices", str, "N|FILE", text)
     text = "a running cluster: folder of a HyperQueue server, address of Ray"
     add_option(parser, "--address", str, "WHERE", text)
-    add_option(parser, "--policy", str, "NAME", "a planner or a policy", default="heft")
-    add_option(parser, "--shadow", str, "NAME", "a policy that is asked beside it, without acting")
+    text = "a planner or policy by name (see: weft list), or the file of a policy"
+    add_option(parser, "--policy", str, "POLICY", text, default="heft")
+    text = "a policy, by name or file, that is asked beside it, without acting"
+    add_option(parser, "--shadow", str, "POLICY", text)
     add_flag(parser, "--fixed", "keep the first plan and the first estimates, whatever happens")
     trouble = parser.add_argument_group("when something goes wrong")
     add_option(trouble, "--retries", whole(0), "N", "retries of a task that failed", default=0)
@@ -76,9 +78,9 @@ def run(args: argparse.Namespace) -> None:
     from weft.errors import WeftError
 
     needs(args, "--port", "--live")
+    _check_script(args.script)
     with notice(f"reading {args.script.name}"):
         from weft.formats import save
-    _check_script(args.script)
         from weft.report.run_report import accuracy, run_text, write_run_report
         from weft.runtime.engine.failure import TaskFailed
         from weft.runtime.journal import resume_promise
@@ -185,14 +187,14 @@ def _check_script(path: Path) -> None:
         raise InvalidInput(f"{path}: there is no such file")
     if path.suffix != ".py" or not path.stem.isidentifier():
         raise InvalidInput(f"{path}: the name of a script must be a Python name that ends in .py")
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
 
 
 def _load(path: Path) -> ModuleType:
     """Import a script under its own name, so that other processes can import it too."""
     from weft.errors import InvalidInput
 
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
         sys.path.insert(0, folder)
     with users_code(f"{path}: the script"):
         module = import_module(path.stem)

@@ -35,8 +35,8 @@ PROCESSES = ("batch", "poisson", "regular")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_problems(parser, "workflows or problems; each job runs one of them", many="*")
-    text = "the policy (default: fifo; see: weft list policies)"
-    add_option(parser, "--policy", str, "NAME", text, default="fifo")
+    text = "a policy by name (see: weft list policies) or file"
+    add_option(parser, "--policy", str, "POLICY", text, default="fifo")
     jobs = parser.add_argument_group("jobs")
     add_option(
         jobs, "--workload", Path, "FILE", "the jobs of a workload file, instead of drawn ones"

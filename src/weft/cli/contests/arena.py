@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     add_option(what, "--check", Path, "FILE", "judge a schedule (JSON or NPZ) of --instance")
     add_option(what, "--export", Path, "FOLDER", "write the instances")
-    add_option(what, "--contenders", names, "A,B", "planners or policies to compare")
+    add_option(what, "--contenders", names, "A,B", "planners or policies by name or file")
     text = "search better records, --seconds per planner and instance; write the library"
     add_option(what, "--improve", Path, "FILE", text)
     text = "compute bounds again, repeat proofs and reach records, --seconds per planner"

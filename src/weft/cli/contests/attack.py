@@ -15,7 +15,9 @@ EXAMPLE = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("contender", metavar="NAME", help="the planner or policy to attack")
+    parser.add_argument(
+        "contender", metavar="NAME", help="the planner or policy to attack, by name or file"
+    )
     text = "the planner or policy to compare with (a name that is both means the planner)"
     parser.add_argument("--against", required=True, metavar="NAME", help=text)
     for name, least, default, text in (

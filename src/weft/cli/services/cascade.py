@@ -47,17 +47,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(serve, "--host", str, "IP", "address", default="127.0.0.1")
     add_option(serve, "--port", port, "N", "0: any free one", default=8788)
     add_flag(serve, "--stdin", "read lines of JSON, not HTTP")
-    add_option(serve, "--shadow", str, "NAME", "a policy to ask, but not to follow")
+    text = "a policy, by name or file, to ask, but not to follow"
+    add_option(serve, "--shadow", str, "POLICY", text)
     text = "with --stdin: time limit of each line, in seconds"
     add_option(serve, "--timeout", number(above=0), "S", text)
-    add_option(serve, "--measured", Path, "FILE", "write what was measured at the end")
+    add_option(serve, "--measured", Path, "FILE", "write the measured stream at the end")
     measure = _command(commands, "measure", "measure batch curves and branches", MEASURE)
     measure.add_argument("payloads", type=Path, metavar="LINES", help="a payload of JSON per line")
     measure.add_argument(
         "-o", "--output", type=Path, required=True, metavar="FILE", help="the measured stream"
     )
-    tune = _command(commands, "tune", "train a policy for what was measured", TUNE)
-    add_option(tune, "--log", Path, "FILE", "the measured stream; default: that of the file")
+    text = "the policy to begin with, by name or file (default: a tuned score)"
+    tune = _command(commands, "tune", "train a policy for the measured stream", TUNE, text)
+    add_option(tune, "--log", Path, "FILE", "the measured stream (default: the cascade's)")
     text = "processor time of the training, in seconds"
     add_option(tune, "--seconds", number(least=1), "S", text, default=60.0)
     add_flag(tune, "--network", "train networks too, not only the 27 weights of the score")
@@ -75,11 +77,12 @@ def _command(
     name: str,
     summary: str,
     example: str,
+    policy: str = "a policy by name (see: weft list policies) or file (default: the cascade's)",
 ) -> argparse.ArgumentParser:
     command = add_subcommand(commands, name, summary, example)
     command.add_argument("file", type=Path, metavar="CASCADE", help="a cascade file")
-    add_option(command, "--policy", str, "NAME", "a policy; default: that of the file")
-    add_option(command, "--stream", Path, "FILE", "replaces the stream of the file")
+    add_option(command, "--policy", str, "POLICY", policy)
+    add_option(command, "--stream", Path, "FILE", "a stream file (default: the cascade's)")
     return command
 
 

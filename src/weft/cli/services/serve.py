@@ -40,7 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(
         tasks, "--devices", whole(1), "N", "processes that run tasks (default: one per core)"
     )
-    add_option(tasks, "--policy", str, "NAME", "a policy", default="eft")
+    text = "a policy by name (see: weft list policies) or file"
+    add_option(tasks, "--policy", str, "POLICY", text, default="eft")
     add_option(tasks, "--timeout", number(above=0), "S", "time limit of a task in seconds")
     add_option(tasks, "--retries", whole(0), "N", "retries of a task that failed", default=0)
     add_flag(tasks, "--no-history", "do not read or add measurements")

@@ -1,7 +1,7 @@
 """`weft train WHAT`: one subcommand per trainable, each with its own options only.
 
 - `conditional`: policies for conditional streams: PPO networks, pairs, rollouts, index
-- `own_workflow`: a re-planning policy for own workflows
+- `own_workflow`: a replanning policy for own workflows
 - `workflow`: policies for workflows: tuned-list, portfolio, replan-switch,
   search-replanning, dqn, decima, lachesis
 - `imitation`: networks of planners: deepsched

@@ -1,4 +1,4 @@
-"""`weft train workflow`: a re-planning policy for your workflows, machines, aims."""
+"""`weft train workflow`: a replanning policy for your workflows, machines, aims."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--start",
         default="portfolio",
         metavar="POLICY",
-        help="the re-planning policy to tune, by name or file (default: portfolio)",
+        help="the replanning policy to tune, by name or file (default: portfolio)",
     )
     text = "weights of completion, makespan and energy (default: the aim of the policy)"
     add_option(parser, "--reward", _reward, "AIM=W,...", text)
@@ -112,7 +112,7 @@ def _rows(args: argparse.Namespace, tuned: Any, path: str) -> list[dict[str, Any
 
 TRAINABLES = {
     "workflow": Trainable(
-        "tune a re-planning policy on your own workflows, machines and aims",
+        "tune a replanning policy on your own workflows, machines and aims",
         "weft train workflow montage.json --gpus 4xV100+2xT4 --noise 0.3 --out trained",
         _arguments,
         _train,
