@@ -17,38 +17,17 @@ from weft.cli.output import PlainOutput, accept_all_characters, open_closed
 from weft.errors import InvalidInput, UnknownName, WeftError, visible
 from weft.registry import closest
 
-VERBS = (
-    "plan",
-    "compare",
-    "simulate",
-    "generate",
-    "train",
-    "evaluate",
-    "run",
-    "serve",
-    "cascade",
-    "export",
-    "explain",
-    "view",
-    "whatif",
-    "size",
-    "profile",
-    "history",
-    "list",
-    "bench",
-    "compile",
-    "attack",
-    "arena",
-    "reproduce",
-)
-
-FOLDERS = {
-    **dict.fromkeys(("explain", "whatif", "size", "view"), "answers"),
-    **dict.fromkeys(("attack", "arena"), "contests"),
-    **dict.fromkeys(("cascade", "serve"), "services"),
-    **dict.fromkeys(("compile", "export"), "engines"),
+VERBS = {
+    **dict.fromkeys(("plan", "compare", "simulate", "generate", "train", "evaluate", "run"), ""),
+    **dict.fromkeys(("serve", "cascade"), "services."),
+    "export": "engines.",
+    **dict.fromkeys(("explain", "view", "whatif", "size"), "answers."),
+    **dict.fromkeys(("profile", "history", "list", "bench"), ""),
+    "compile": "engines.",
+    **dict.fromkeys(("attack", "arena"), "contests."),
+    "reproduce": "",
 }
-"""Folder of the modules that are not in `weft.cli` itself."""
+"""Verb -> folder of its module in `weft.cli`, in the order of the help."""
 
 DONE, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141
 """Exit codes; the last two are 128 + the number of the signal, as the shell has them."""
@@ -110,14 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return DONE
 
 
-def _one_line(
-    message: Warning | str,
-    category: type[Warning],  # noqa: ARG001
-    filename: str,  # noqa: ARG001
-    lineno: int,  # noqa: ARG001
-    line: str | None = None,  # noqa: ARG001
-) -> str:
-    """Print a warning without its place in the program."""
+def _one_line(message: Warning | str, *_: object, **__: object) -> str:
+    """Return a warning without its place in the program."""
     return f"weft: warning: {visible(str(message))}\n"
 
 
@@ -160,9 +133,7 @@ def _dispatch(argv: list[str]) -> None:
 
 
 def _module(verb: str) -> Verb:
-    folder = FOLDERS.get(verb)
-    place = f"weft.cli.{folder}" if folder else "weft.cli"
-    return cast("Verb", import_module(f"{place}.{verb}"))
+    return cast("Verb", import_module(f"weft.cli.{VERBS[verb]}{verb}"))
 
 
 def _verb_parser(verb: str) -> Parser:

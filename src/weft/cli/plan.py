@@ -97,7 +97,8 @@ def run(args: argparse.Namespace) -> None:
         )
     save_outputs(args, made)
     if args.json:
-        emit({**figures(made), "schedule": named_arrays(made)})
+        rows = {**made.schedule.to_arrays(), **made.schedule.names(made.problem)}
+        emit({**figures(made), "schedule": rows})
     else:
         print(text(made, args))
 
@@ -189,16 +190,6 @@ def figures(made: Plan) -> dict[str, object]:
         "copies": made.schedule.copies,
         "capacity_use": schedule_metrics(problem, made.schedule).capacity_use,
         **chosen_variants(made),
-    }
-
-
-def named_arrays(made: Plan) -> dict[str, object]:
-    """Return the columns of a schedule with the names of its tasks and devices."""
-    workflow, cluster, schedule = made.problem.workflow, made.problem.cluster, made.schedule
-    return {
-        **schedule.to_arrays(),
-        "task_name": [workflow.task_name(t) for t in schedule.task.tolist()],
-        "device_name": [cluster.names[d] for d in schedule.device.tolist()],
     }
 
 

@@ -278,10 +278,8 @@ def critical_path(
 def sequential_time(parts: list[tuple[Problem, FloatArray]]) -> float:
     """Return the seconds of all tasks in sequence on the best device.
 
-    Where no device can run all tasks, each task counts on its own best device. The second holds
-    where no device can run all tasks.
-
-    Each part is a problem and how many times each of its tasks is done.
+    Where no device can run all tasks, each task counts on its own best device. Each part is a
+    problem and how many times each of its tasks is done.
 
     Examples
     --------

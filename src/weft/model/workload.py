@@ -190,11 +190,7 @@ class Workload:
 
     @cached_property
     def setup(self) -> FloatArray:
-        """(kinds, p, 3) the set-up of each kind on each device.
-
-        The three numbers are the seconds to load the kind, its bytes of the cache, and whether it
-        is pinned.
-        """
+        """(kinds, p, 3) the set-up of each kind on each device, as `Cluster.setup_of` has it."""
         return self.cluster.setup_of(self.kinds)
 
     def problem_of(self, job: int) -> Problem:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -89,7 +89,6 @@ class Topology:
     ports: Mapping[str, Port]
     trunks: Sequence[Trunk] = ()
     sharing: str = "fair"
-    _switches: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse rates, latencies and names that have no meaning."""
@@ -100,7 +99,6 @@ class Topology:
             )
         object.__setattr__(self, "ports", dict(self.ports))
         object.__setattr__(self, "trunks", tuple(self.trunks))
-        switches = tuple(dict.fromkeys(p.switch for p in self.ports.values()))
         for node, p in self.ports.items():
             _refuse(p.up, p.latency, f"the port of node '{node}' (up)")
             _refuse(p.down, p.latency, f"the port of node '{node}' (down)")
@@ -109,13 +107,12 @@ class Topology:
             _refuse(t.bandwidth, t.latency, what)
             if t.one == t.other:
                 raise InvalidInput(f"{what} connects a switch to itself")
-            switches = tuple(dict.fromkeys((*switches, t.one, t.other)))
-        object.__setattr__(self, "_switches", switches)
 
     def __repr__(self) -> str:
-        parts = (_count(self.ports, "port"), _count(self._switches, "switch"))
-        trunks = _count(self.trunks, "trunk")
-        return f"Topology({parts[0]} on {parts[1]}, {trunks}, {self.sharing})"
+        switches = {p.switch for p in self.ports.values()}
+        switches.update(end for t in self.trunks for end in (t.one, t.other))
+        ports, trunks = _count(self.ports, "port"), _count(self.trunks, "trunk")
+        return f"Topology({ports} on {_count(switches, 'switch')}, {trunks}, {self.sharing})"
 
     @classmethod
     @typed
@@ -272,7 +269,7 @@ def _refuse(rate: float, latency: float, what: str) -> None:
         )
 
 
-def _count(things: Iterable[object], noun: str) -> str:
-    count = len(tuple(things))
+def _count(things: Collection[object], noun: str) -> str:
+    count = len(things)
     plural = "es" if noun.endswith("ch") else "s"
     return f"{count} {noun}{'' if count == 1 else plural}"
