@@ -8,6 +8,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,7 @@ from weft import formats
 from weft.errors import InvalidInput
 from weft.formats.graphs.callgraph import load_callgraph
 from weft.formats.native.stream_toml import load_stream
-from weft.formats.parsing import limits
+from weft.formats.parsing import limits, source
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.source import one_line
 from weft.registry import closest
@@ -164,10 +166,93 @@ def test_limits_are_raised_by_variables(tmp_path, monkeypatch):
 
 
 def test_a_workflow_of_too_many_tasks(tmp_path, monkeypatch):
-    monkeypatch.setenv("WEFT_MAX_CELLS", "100")
-    (tmp_path / "w.stg").write_text("20\n" + "".join(f"{i} 1 0\n" for i in range(20)))
+    monkeypatch.setenv("WEFT_MAX_CELLS", "120")
+    (tmp_path / "w.json").write_text(json.dumps({"format": "weft-workflow-1", "work": [1] * 20}))
     with pytest.raises(InvalidInput, match="a workflow of 20 tasks and 0 edges takes 160 cells"):
-        formats.load_workflow(tmp_path / "w.stg")
+        formats.load_workflow(tmp_path / "w.json")
+
+
+MANY = {
+    "entries.json": '{"format": "weft-workflow-1", "work": [' + "1," * 800 + "1]}",
+    "texts.json": '{"format": "weft-workflow-1", "work": 1, "names": [' + '"a",' * 500 + '"b"]}',
+    "marked.json": "\ufeff[" + "0," * 800 + "0]",
+    "keys.json": "{" + "".join(f'"k{i}":0,' for i in range(130)) + '"a":0}',
+    "events.json": '{"traceEvents": [' + '{"ph":"i"},' * 40 + "{}]}",
+    "lines.stg": "99\n" + "0 0 0\n" * 80,
+    "returns.stg": "99\n" + "\r" * 80,
+    "separators.stg": "99\n" + "\x1e\u2028" * 40,
+    "words.stg": "1\n" + "0 " * 300 + "\n" + "0 " * 300,
+    "rows.txt": "name\tstatus\trealtime\n" + "a\tCOMPLETED\t1s\n" * 40,
+    "returns.txt": "name\tstatus\trealtime\n" + "\r" * 40,
+    "rows.csv": "task,after,seconds\n" + "a,,1\n" * 40,
+    "cells.csv": "task,after,seconds\na,,1" + "," * 200,
+    "spans.jsonl": '{"resourceSpans": []}\n' * 40,
+    "runs.jsonl": '{"s": 1, "h:m:s": "0"}\n' * 40,
+    "scripts.html": '<script type="application/json">[{},{},{},{}]</script>' * 20,
+    "nodes.dot": "digraph {" + "a;" * 80 + "}",
+    "edges.dot": "digraph {a" + "->b" * 80 + "}",
+    "attributes.dax": "<adag " + " ".join(f'a{i}=""' for i in range(200)) + "/>",
+    "elements.dax": "<adag>" + "<job/>" * 40 + "</adag>",
+    "text.toml": 'name = "' + "a" * 1200 + '"',
+    "escapes.toml": 'name = "' + "\\n" * 130 + '"',
+    "parts.toml": "a." * 130 + "a = 1",
+}
+"""Texts of more parts than 2,000 cells hold."""
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_the_parts_of_a_text_are_counted_first(name, tmp_path, monkeypatch):
+    (tmp_path / name).write_bytes(MANY[name].encode())
+    monkeypatch.setenv("WEFT_MAX_CELLS", "2000")
+    with pytest.raises(InvalidInput, match=r"takes .* at most 2000 are read; raise the limit"):
+        formats.load(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "column", [np.zeros(3000, np.int8), np.zeros(3000, np.bool_), np.full(500, "a"), "U0"]
+)
+def test_the_entries_of_an_archive_are_counted_first(column, tmp_path, monkeypatch):
+    array = np.ndarray(10**9, "U0") if isinstance(column, str) else column
+    made = io.BytesIO()
+    facts = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
+    np.lib.format.write_array_header_1_0(made, facts)
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("format.npy", made.getvalue() + (array.tobytes() if array.nbytes else b""))
+    monkeypatch.setenv("WEFT_MAX_CELLS", "2000")
+    with pytest.raises(InvalidInput, match="an archive of so many numbers and texts takes"):
+        formats.load(tmp_path / "a.npz")
+
+
+def test_the_members_of_an_archive_are_counted_first(tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        for i in range(40):
+            archive.writestr(f"{i}.npy", b"")
+    monkeypatch.setenv("WEFT_MAX_CELLS", "2000")
+    with pytest.raises(InvalidInput, match="an archive of 40 members takes 2560 cells"):
+        formats.load(tmp_path / "a.npz")
+
+
+def test_a_pipe_without_a_writer_is_refused(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "a.stg")
+    monkeypatch.setattr(source, "PIPE_SECONDS", 0.05)
+    with pytest.raises(InvalidInput, match=r"this is a pipe that no process wrote to for 0\.05 s"):
+        formats.load_workflow(tmp_path / "a.stg")
+
+
+@pytest.mark.parametrize("text", ["1\n0 0 0\n1 5 1 0\n2 0 1 1\n", ""])
+def test_a_pipe_with_a_writer_is_read(text, tmp_path):
+    path = tmp_path / "a.stg"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=(text,))
+    writer.start()
+    try:
+        if text:
+            assert formats.load_workflow(path).n == 3
+        else:
+            with pytest.raises(InvalidInput, match="the file is empty"):
+                formats.load_workflow(path)
+    finally:
+        writer.join()
 
 
 @pytest.mark.parametrize("text", ["1" * 20_000 + "x1", "1" + " " * 100_000 + "1", "1" * 5000])

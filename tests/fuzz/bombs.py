@@ -42,10 +42,10 @@ def packed(*parts: tuple[bytes, int]) -> bytes:
     return b"".join(gzip.compress(part, 9, mtime=0) * times for part, times in parts)
 
 
-def npz_of_zeros(count: int) -> bytes:
+def npz_of_zeros(count: int, kind: str = "<f8") -> bytes:
     """Return an archive with one column of so many zeros."""
     made, header = io.BytesIO(), io.BytesIO()
-    facts = {"descr": "<f8", "fortran_order": False, "shape": (count,)}
+    facts = {"descr": kind, "fortran_order": False, "shape": (count,)}
     np.lib.format.write_array_header_1_0(header, facts)
     chunk = bytes(8 * 2**20)
     with (
@@ -53,7 +53,7 @@ def npz_of_zeros(count: int) -> bytes:
         archive.open("work.npy", "w") as member,
     ):
         member.write(header.getvalue())
-        for _ in range(8 * count // len(chunk)):
+        for _ in range(np.dtype(kind).itemsize * count // len(chunk)):
             member.write(chunk)
     return made.getvalue()
 
@@ -240,6 +240,43 @@ BOMBS = {
             "time = 1\n", f"time = 1\nrepeat = {{most = {2**31}, again = 0.5}}\n"
         ),
         load_stream,
+    ),
+    "JSON with a mark, 100 million": Bomb(
+        "m.json.gz", lambda: packed((b"\xef\xbb\xbf[", 1), (ZEROS, 12), (b"0]", 1))
+    ),
+    "JSON, 16 million texts": Bomb(
+        "t.json.gz", lambda: packed((b"[", 1), (b'"ab",' * 2**20, 16), (b"0]", 1))
+    ),
+    "JSON, 16 million times a key": Bomb(
+        "k.json.gz", lambda: packed((b"{", 1), (b'"ab":0,' * 2**20, 16), (b'"c":0}', 1))
+    ),
+    "NPZ of 100 million bytes": Bomb("s.npz", lambda: npz_of_zeros(100 * 2**20, "|i1")),
+    "report of 16 million objects": Bomb(
+        "o.html.gz", lambda: packed((b'<script type="application/json">[', 1), (b"{}," * 2**20, 16))
+    ),
+    "STG of 20 million words": Bomb(
+        "w.stg.gz", lambda: packed((b"1\n0 0 0\n", 1), (b"0 " * 2**20, 20)), formats.load_workflow
+    ),
+    "STG of 30 million returns": Bomb(
+        "r.stg.gz", lambda: packed((b"1\n", 1), (b"\r" * 2**20, 30)), formats.load_workflow
+    ),
+    "trace of 4 million rows": Bomb(
+        "r.txt.gz",
+        lambda: packed((b"name\tstatus\trealtime\n", 1), (b"a\tCOMPLETED\t1s\n" * 2**18, 16)),
+    ),
+    "table of 100 million commas": Bomb(
+        "c.csv.gz",
+        lambda: packed((b"task,after,seconds\n", 1), (b"," * 2**20, 100)),
+        formats.load_workflow,
+    ),
+    "XML, 100 million returns": Bomb(
+        "r.dax.gz", lambda: packed((b"<adag>", 1), (b"\r" * 2**20, 100), (b"</adag>", 1))
+    ),
+    "XML, 2 million attributes": Bomb(
+        "a.dax.gz", lambda: "<adag " + " ".join(f'a{i}=""' for i in range(2_000_000)) + "/>"
+    ),
+    "TOML of 100 million spaces": Bomb(
+        "s.toml.gz", lambda: packed((b"a = ", 1), (b" " * 2**20, 100)), formats.load_cluster
     ),
     "a billion more devices": Bomb(
         "a.json", lambda: PAIR, lambda p: _changed(p, "add 1000000000xV100")

@@ -18,7 +18,7 @@ from weft.errors import InvalidInput, UnknownName, WeftError
 from weft.formats.graphs.taskgraph import number_kinds, whole_cores
 from weft.formats.graphs.wfformat import shared_bytes
 from weft.formats.holding import REMEDY, refuse_empty_names
-from weft.formats.parsing.limits import MAX_DEPTH, check_cells, check_graph
+from weft.formats.parsing.limits import MAX_DEPTH, MAX_NUMBER_LENGTH, check_cells, check_graph
 from weft.formats.parsing.quantity import quantity
 from weft.model import Workflow
 from weft.model.columns import unique_names
@@ -30,8 +30,8 @@ RUNTIME = frozenset({"runtime", "time"})
 MEBIBYTE = 2.0**20
 """Bytes per unit of the profile "memory"."""
 
-ELEMENT_CELLS = 32
-"""Cells that one element counts for: reading half a million takes about a second."""
+ELEMENT_CELLS, ATTRIBUTE_CELLS = 64, 12
+"""Cells that an element and an attribute count for: a quarter of a million take a second."""
 
 NAMESPACE = "http://pegasus.isi.edu/schema/DAX"
 
@@ -52,7 +52,8 @@ class _Job(NamedTuple):
 class _Reader:
     """Collects jobs and dependencies while the parser runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, parser: expat.XMLParserType) -> None:
+        self._parser = parser
         self.jobs: list[_Job] = []
         self.after: dict[tuple[str, str], None] = {}
         self.sizes: dict[str, float] = {}
@@ -80,10 +81,14 @@ class _Reader:
             self.after[_needed(attributes, "ref", tag), self._child] = None
         elif tag in {"profile", "metadata"} and inside == "job":
             self._key, self._text = attributes.get("key", ""), ""
+            # Only here: the parser calls it for every line end and reference of a text.
+            self._parser.CharacterDataHandler = self.characters
 
     def characters(self, text: str) -> None:
-        if self._key and len(self._text) < 1000:
+        if self._key and len(self._text) < MAX_NUMBER_LENGTH:
             self._text += text
+        else:  # as much as `quantity` reads; the rest is not collected
+            self._parser.CharacterDataHandler = None
 
     def end(self, tag: str) -> None:
         self._path.pop()
@@ -125,11 +130,12 @@ def read_dax(content: bytes, *, name: str) -> Workflow:
     """
     elements = content.count(b"<") - content.count(b"</")
     check_cells(ELEMENT_CELLS * elements, f"an XML text of {elements} elements")
-    reader = _Reader()
+    attributes = content.count(b"=")
+    check_cells(ATTRIBUTE_CELLS * attributes, f"an XML text of {attributes} attributes")
     parser = expat.ParserCreate()
+    reader = _Reader(parser)
     parser.StartElementHandler = reader.start
     parser.EndElementHandler = reader.end
-    parser.CharacterDataHandler = reader.characters
     parser.StartDoctypeDeclHandler = _refuse
     try:
         parser.Parse(content, True)

@@ -23,7 +23,7 @@ from weft.errors import InvalidInput
 from weft.formats.graphs.taskgraph import number_kinds, whole_cores
 from weft.formats.holding import REMEDY
 from weft.formats.native.weft_json import write_json
-from weft.formats.parsing.limits import check_cells, check_graph
+from weft.formats.parsing.limits import check_cells, check_graph, max_cells
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import parse_json
@@ -40,6 +40,9 @@ _TOKEN = re.compile(  # possessive and atomic: linear in the length of the text
       | (?P<unknown>.)""",
     re.VERBOSE | re.DOTALL,
 )
+TOKEN_CELLS = 16
+"""Cells that one token counts for: reading a million takes about a second."""
+
 _READ = frozenset(
     {"work", "kind", "memory", "cores", "durations", "data", "bytes", "label", "when"}
 )
@@ -73,8 +76,15 @@ class _Tokens:
 
     @staticmethod
     def _scan(text: str) -> Iterator[tuple[bool, str, int]]:
+        most = max_cells() // TOKEN_CELLS
+        count = 0
         for match in _TOKEN.finditer(text):
             found = match.lastgroup
+            if found == "space":
+                continue
+            count += 1
+            if count > most:
+                check_cells(TOKEN_CELLS * count, f"a graph of {count} words and marks or more")
             if found == "word":
                 yield False, match[0], match.start()
             elif found == "mark":

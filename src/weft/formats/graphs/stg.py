@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.arguments import shown
 from weft.errors import InvalidInput
-from weft.formats.parsing.limits import check_graph
+from weft.formats.parsing.limits import check_graph, split_lines, split_words
 from weft.model import Workflow
 
 
@@ -27,8 +27,8 @@ def read_stg(text: str, *, name: str) -> Workflow:
     >>> w.n, w.m, w.work.tolist()
     (3, 2, [0.0, 5.0, 0.0])
     """
-    lines = [(i, line.split("#")[0].split()) for i, line in enumerate(text.splitlines(), 1)]
-    lines = [(i, words) for i, words in lines if words]
+    plain = (line.partition("#")[0] for line in split_lines(text))
+    lines = [(i, words) for i, words in enumerate(split_words(plain), 1) if words]
     if not lines or len(lines[0][1]) != 1:
         raise InvalidInput("is not STG: its first line must be the number of tasks alone")
     count = _whole(lines[0][1][0], lines[0][0], "number of tasks")

@@ -79,8 +79,11 @@ _DEEP_KEY = re.compile(
 )
 """A key of so many parts: tomllib takes quadratic time for it."""
 
-TOML_LINE_CELLS, TOML_ENTRY_CELLS = 128, 16
-"""Cells that a line and an entry count for: files by hand are short, and tomllib is slow."""
+TOML_LINE_CELLS, TOML_PART_CELLS, TOML_CHARACTER_CELLS = 128, 16, 2
+"""Cells that a line, a part of it (between commas, dots, escapes) and a character count for.
+
+Files by hand are short, and tomllib is slow.
+"""
 
 
 def read_cluster_toml(text: str, *, name: str) -> Cluster:
@@ -115,8 +118,9 @@ def read_cluster_toml(text: str, *, name: str) -> Cluster:
 
 def parse_toml(text: str) -> dict[str, Any]:
     """Parse TOML; whatever is wrong becomes `InvalidInput`."""
-    cells = TOML_LINE_CELLS * text.count("\n") + TOML_ENTRY_CELLS * text.count(",")
-    check_cells(cells, "a TOML text of so many lines and entries")
+    cells = TOML_LINE_CELLS * text.count("\n") + TOML_CHARACTER_CELLS * len(text)
+    cells += TOML_PART_CELLS * sum(map(text.count, ",.\\"))
+    check_cells(cells, "a TOML text of so many lines, entries and characters")
     if _DEEP_KEY.search(text):
         raise InvalidInput(f"has a key of more than {MAX_DEPTH} parts; it is not read")
     try:

@@ -6,6 +6,7 @@ It has the keys of the JSON, nested ones as paths; no pickles and no times.
 from __future__ import annotations
 
 import io
+import math
 import re
 import sys
 import warnings
@@ -16,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import InvalidInput
-from weft.formats.parsing.limits import check_bytes
+from weft.formats.parsing.limits import RECORD_CELLS, WORD_CELLS, check_bytes, check_cells
 
-ZIP_MAGIC = b"PK\x03\x04"
+ZIP_MAGIC, _ENTRY_MAGIC = b"PK\x03\x04", b"PK\x01\x02"
 OLDEST = (1980, 1, 1, 0, 0, 0)
 """The one time stamp all members get, so that the same object gives the same bytes."""
 
@@ -82,15 +83,20 @@ def read_npz(content: bytes) -> dict[str, Any]:
     Arrays of objects are refused, so that no code runs.
     """
     nested: dict[str, Any] = {}
+    entries = content.count(_ENTRY_MAGIC)
+    check_cells(RECORD_CELLS * entries, f"an archive of {entries} members")
+    cells = 0
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for member in _members(archive):
-                _enter(
-                    nested,
-                    member.filename.removesuffix(".npy"),
-                    _read_array(member.filename, archive.read(member)),
-                )
+                data = archive.read(member)
+                shape, dtype = _header(member.filename, data)
+                # Small types are widened, and text without a character takes no bytes here.
+                cells += math.prod(shape) * (WORD_CELLS if dtype.kind == "U" else 1)
+                check_cells(cells, "an archive of so many numbers and texts")
+                array = _read_array(member.filename, data)
+                _enter(nested, member.filename.removesuffix(".npy"), array)
     except InvalidInput:
         raise
     except Exception as error:  # noqa: BLE001  # zipfile, zlib and numpy all fail
@@ -104,7 +110,8 @@ def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     return members
 
 
-def _read_array(name: str, content: bytes) -> NDArray[Any]:
+def _header(name: str, content: bytes) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return the shape and the type of an array; refuse those that do not fit its bytes."""
     stream = io.BytesIO(content)
     version = np.lib.format.read_magic(stream)
     if version not in {(1, 0), (2, 0)}:
@@ -121,17 +128,18 @@ def _read_array(name: str, content: bytes) -> NDArray[Any]:
         )
     if dtype.kind not in "fiubU":
         raise InvalidInput(f"'{name}' holds {dtype}; it must hold numbers, true and false, or text")
-    count = 1
-    for size in shape:  # in Python's whole numbers: numpy's would wrap around
-        count *= size
-    if count * dtype.itemsize != len(content) - stream.tell():
+    # In Python's whole numbers: numpy's would wrap around.
+    if math.prod(shape) * dtype.itemsize != len(content) - stream.tell():
         raise InvalidInput(
             f"'{name}' declares shape {shape} of {dtype}, but has "
             f"{len(content) - stream.tell()} bytes"
         )
-    stream.seek(0)
-    array = np.lib.format.read_array(stream, allow_pickle=False)
-    if dtype.kind == "U" and dtype.itemsize and (_codes(array) > sys.maxunicode).any():
+    return shape, dtype
+
+
+def _read_array(name: str, content: bytes) -> NDArray[Any]:
+    array: NDArray[Any] = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+    if array.dtype.kind == "U" and array.itemsize and (_codes(array) > sys.maxunicode).any():
         raise InvalidInput(f"'{name}' holds text with codes that are no characters")
     return array
 

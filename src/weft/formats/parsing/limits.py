@@ -4,17 +4,20 @@ A few kilobytes of a file can stand for gigabytes of memory. Every reader counts
 
 - bytes: of a file, after it is unpacked (`MAX_BYTES`, or the variable WEFT_MAX_BYTES)
 - cells: numbers in dense tables and entries of lists (`MAX_CELLS`, or WEFT_MAX_CELLS). A device
-  takes as many cells as it has links, a task and an edge a fixed number each.
+  takes as many cells as it has links, a task and an edge a fixed number each. Parts of a text
+  count for what their objects take in Python: a cell is about 30 bytes and 100 ns, so that no
+  text within the limit takes more than 500 MB and two seconds.
 - depth: of nested JSON and of dotted keys in TOML (`MAX_DEPTH`)
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 
 from weft.errors import InvalidInput
 
-MAX_BYTES = 256 * 2**20
+MAX_BYTES = 128 * 2**20
 MAX_CELLS = 2**24
 MAX_DEPTH = 200
 MAX_NUMBER_LENGTH = 1000
@@ -24,10 +27,15 @@ LINK_TABLES = 4
 """(p, p) tables of a cluster: bandwidth, latency, seconds per byte and one in the making."""
 TASK_CELLS = 8
 EDGE_CELLS = 2
-LINE_CELLS = 4
-"""Cells that one line of a text counts for."""
-CONTAINER_CELLS = 8
-"""Cells that one list or object of a JSON text counts for; an empty list takes 64 bytes."""
+LINE_CELLS, WORD_CELLS = 32, 5
+"""Cells that one line of a text and one word or cell of a line count for."""
+ENTRY_CELLS, QUOTE_CELLS, COLON_CELLS, CONTAINER_CELLS = 3, 1, 1, 12
+"""Cells that parts of a JSON text count for: commas, quotes (two a string), colons, containers."""
+RECORD_CELLS, KEY_CELLS = 64, 16
+"""Cells of one record (a row of a table, an object of a list, a line of JSON), and of one key."""
+
+LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+"""The characters at which `str.splitlines` ends a line."""
 
 BYTES_VARIABLE, CELLS_VARIABLE = "WEFT_MAX_BYTES", "WEFT_MAX_CELLS"
 
@@ -67,6 +75,34 @@ are read; raise the limit with WEFT_MAX_CELLS
             f"{what} takes {_digits(cells)} cells; at most {max_cells()} are read; "
             f"raise the limit with {CELLS_VARIABLE}"
         )
+
+
+def json_cells(content: bytes) -> int:
+    """Return the cells that a JSON text counts for."""
+    opened = content.count(b"[") + content.count(b"{")
+    return (
+        ENTRY_CELLS * content.count(b",")
+        + QUOTE_CELLS * content.count(b'"')
+        + COLON_CELLS * content.count(b":")
+        + CONTAINER_CELLS * opened
+    )
+
+
+def split_lines(text: str, *, cells: int = LINE_CELLS) -> list[str]:
+    """Return the lines of a text, each of which counts for so many cells."""
+    count = sum(map(text.count, LINE_ENDS)) - text.count("\r\n")
+    check_cells(cells * count, f"a text of {count} lines")
+    return text.splitlines()
+
+
+def split_words(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the words of each line; refuse lines of too many words in all."""
+    count, most = 0, max_cells() // WORD_CELLS
+    for line in lines:
+        words = line.split(maxsplit=most - count)
+        count += len(words)
+        check_cells(WORD_CELLS * count, f"a text of {count} words or more")
+        yield words
 
 
 def check_devices(count: int) -> None:

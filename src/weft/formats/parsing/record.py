@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from weft.arguments import shown
 from weft.errors import InvalidInput, UnknownName
+from weft.formats.parsing.limits import RECORD_CELLS, check_cells
 from weft.formats.parsing.quantity import quantity
 from weft.model.columns import BoolArray, FloatArray, IntArray, unique_names
 from weft.registry import closest
@@ -79,7 +80,7 @@ class Record:
             value = [value[i] for i in numbers]
         if not isinstance(value, list):
             raise InvalidInput(f"{self.path(key)} is {shown(value)}; it must be a list of objects")
-        return [Record(entry, f"{self.path(key)}[{i}]") for i, entry in enumerate(value)]
+        return records(value, self.path(key))
 
     def text(self, key: str, default: str = _REQUIRED) -> str:
         """Return a string."""
@@ -192,6 +193,12 @@ class Record:
     def path(self, key: str) -> str:
         """Name a key in full, as complaints do."""
         return f"{self.where}.{key}" if self.where else key
+
+
+def records(rows: list[Any], where: str) -> list[Record]:
+    """Return the objects of a list; refuse a list of too many."""
+    check_cells(RECORD_CELLS * len(rows), f"{where or 'a list'} of {len(rows)} objects")
+    return [Record(row, f"{where}[{i}]") for i, row in enumerate(rows)]
 
 
 def _flatten(value: object, rank: int, where: str) -> tuple[list[Any], tuple[int, ...]]:

@@ -5,17 +5,21 @@ Every failure is one line that names the file.
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import json
 import os
 import re
+import select
+import stat
+import time
 import zlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 
@@ -25,6 +29,8 @@ from weft.formats.parsing import limits
 GZIP_MAGIC = b"\x1f\x8b"
 CHUNK = 2**20
 LONGEST_LINE = 400
+PIPE_SECONDS = 5.0
+"""How long the reader of a pipe waits for its writer."""
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _BRACKETS = re.compile(r"[^\[\]{}]++")
@@ -64,7 +70,8 @@ def read_bytes(path: Path) -> bytes:
     The size is counted before the content is kept; see `limits`.
     """
     try:
-        with path.open("rb") as opened:
+        pipe = stat.S_ISFIFO(path.stat().st_mode)
+        with io.BytesIO(_read_pipe(path)) if pipe else path.open("rb") as opened:
             stream = opened if opened.seekable() else io.BytesIO(_read(opened))
             packed = stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
             stream.seek(0)
@@ -86,10 +93,29 @@ def read_bytes(path: Path) -> bytes:
     return content
 
 
+def _read_pipe(path: Path) -> bytes:
+    """Read a named pipe; refuse one that no process writes to, which would never end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb", buffering=0) as stream:
+        begun = select.poll()
+        begun.register(descriptor, select.POLLIN)
+        first, until = b"", time.monotonic() + PIPE_SECONDS
+        try:  # without a writer a pipe is at its end; with one that is not ready, reading blocks
+            while not (first := os.read(descriptor, CHUNK)) and not begun.poll(10):
+                if time.monotonic() > until:
+                    raise InvalidInput(
+                        f"this is a pipe that no process wrote to for {PIPE_SECONDS:g} s"
+                    )
+        except BlockingIOError:
+            pass
+        os.set_blocking(descriptor, True)
+        return _read(stream, first)
+
+
 class _Meter:
     """A counter of the bytes and cells of a content.
 
-    Cells are those of lists in JSON, and those of lines elsewhere.
+    Cells are those of JSON where the content begins like it, and those of lines elsewhere.
     """
 
     def __init__(self) -> None:
@@ -100,26 +126,26 @@ class _Meter:
         """Count a chunk; refuse the content as soon as it is too large."""
         self._bytes += len(chunk)
         limits.check_bytes(self._bytes)
-        if self._json is None and (start := chunk.lstrip()[:1]):
+        if self._json is None and (start := chunk.removeprefix(codecs.BOM_UTF8).lstrip()[:1]):
             self._json = start in {b"{", b"["}
         if self._json:
-            opened = chunk.count(b"[") + chunk.count(b"{")
-            self._cells += chunk.count(b",") + limits.CONTAINER_CELLS * opened
+            self._cells += limits.json_cells(chunk)
             limits.check_cells(self._cells, "a text of so many list entries")
         else:
             self._cells += limits.LINE_CELLS * chunk.count(b"\n")
             limits.check_cells(self._cells, "a text of so many lines")
 
 
-def _read(stream: BinaryIO) -> bytes:
-    meter, chunks = _Meter(), []
+def _read(stream: IO[bytes], first: bytes = b"") -> bytes:
+    meter, chunks = _Meter(), [first]
+    meter.add(first)
     while chunk := stream.read(CHUNK):
         meter.add(chunk)
         chunks.append(chunk)
     return b"".join(chunks)
 
 
-def _unpack(stream: BinaryIO) -> bytes:
+def _unpack(stream: IO[bytes]) -> bytes:
     # Twice: once to count, keeping nothing, then to keep. A bomb is refused with no memory taken.
     meter = _Meter()
     with gzip.GzipFile(fileobj=stream) as unpacked:
@@ -178,6 +204,7 @@ def _refuse_constant(literal: str) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    limits.check_cells(limits.KEY_CELLS * len(pairs), f"an object of {len(pairs)} keys")
     made = dict(pairs)
     if len(made) < len(pairs):
         counts = Counter(key for key, _ in pairs)

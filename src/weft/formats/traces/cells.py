@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from weft.arguments import shown
 from weft.errors import InvalidInput
-from weft.formats.parsing.limits import check_cells
+from weft.formats.parsing.limits import RECORD_CELLS, WORD_CELLS, check_cells, split_lines
 from weft.model.columns import unique_names
 
 T = TypeVar("T")
@@ -63,8 +63,8 @@ def table(text: str, delimiter: str, *, needed: Sequence[str] = ()) -> list[Cell
     >>> table("a|b\n1|2\n", "|")[0].values
     {'a': '1', 'b': '2'}
     """
-    lines = text.splitlines()
-    check_cells(text.count(delimiter) + len(lines), "a table of so many cells")
+    check_cells(WORD_CELLS * text.count(delimiter), "a table of so many cells")
+    lines = split_lines(text, cells=RECORD_CELLS)
     filled = [(i, line) for i, line in enumerate(lines, 1) if line.strip()]
     header = [name.strip() for name in filled[0][1].split(delimiter)] if filled else []
     unique_names(header, "column")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.formats.parsing.quantity import quantity
-from weft.formats.parsing.record import Record, valid_text
+from weft.formats.parsing.record import Record, records, valid_text
 from weft.formats.traces.recording import MeasuredExecution, Recording, distinct
 from weft.model.trace import DONE, STATUS
 
@@ -49,7 +49,7 @@ def read_chrome(document: Any, *, name: str) -> Recording:
     ``args.kind``, else its name; a flow (s, f) makes an edge, with ``args.bytes``.
     """
     rows = document["traceEvents"] if isinstance(document, dict) else document
-    events = [Record(row, f"traceEvents[{i}]") for i, row in enumerate(rows)]
+    events = records(rows, "traceEvents")
     labels = _labels(events)
     slices = {lane: _outermost(found) for lane, found in _slices(events).items()}
     flat = [(lane, s) for lane, found in slices.items() for s in found]

@@ -15,8 +15,8 @@ import numpy as np
 
 from weft.arguments import shown
 from weft.errors import InvalidInput
-from weft.formats.parsing.limits import TASK_CELLS, check_cells
-from weft.formats.parsing.record import Record
+from weft.formats.parsing.limits import RECORD_CELLS, check_cells, json_cells
+from weft.formats.parsing.record import Record, records
 from weft.formats.parsing.source import parse_json
 from weft.formats.traces.recording import MeasuredExecution, Recording
 
@@ -35,8 +35,7 @@ def is_task_stream(document: object) -> bool:
 
 def read_task_stream(document: list[Any], *, name: str) -> Recording:
     """Return the tasks; their seconds are those of computing, without transfers."""
-    messages = [Record(entry, f"[{i}]") for i, entry in enumerate(document)]
-    executions = [made for m in messages if (made := _execution(m)) is not None]
+    executions = [made for m in records(document, "") if (made := _execution(m)) is not None]
     return Recording(name, "Dask", tuple(executions))
 
 
@@ -88,11 +87,13 @@ def read_report(text: str, *, name: str) -> Recording:
 
 def _documents(text: str) -> Iterator[Any]:
     """Return the JSON inside scripts."""
+    cells = 0
     for match in _SCRIPT.finditer(text):
         if "application/json" in match[1]:
             end = text.find("</script", match.end())
             content = text[match.end() : end if end >= 0 else len(text)]
-            check_cells(content.count(","), "a script of so many list entries")
+            cells += RECORD_CELLS + json_cells(content.encode())
+            check_cells(cells, "a report of so many list entries")
             yield parse_json(content)
 
 
@@ -128,7 +129,7 @@ def _of_columns(columns: dict[str, Any]) -> Iterator[MeasuredExecution]:
     for name, cells in plain.items():
         if len(cells) != count:
             raise InvalidInput(f"column '{name}' has {len(cells)} rows, others have {count}")
-    check_cells(TASK_CELLS * count, f"a task stream of {count} rows")
+    check_cells(RECORD_CELLS * count, f"a task stream of {count} rows")
     for i in range(count):
         row = Record({name: cells[i] for name, cells in plain.items()}, f"row {i}")
         if row.finite("alpha") < 1:  # transfers, disk and deserialising are pale
