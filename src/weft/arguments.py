@@ -76,6 +76,13 @@ def valid_seed(value: object) -> int:
     return whole(value, "seed", least=0, most=2**128 - 1)
 
 
+def flag(value: object, option: str) -> bool:
+    """Return True or False; refuse anything else."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidInput(f"{option} is {shown(value)}; it must be True or False")
+    return bool(value)
+
+
 def positive(value: object, option: str) -> float | None:
     """Return a limit of seconds or money: above zero, infinity, or None."""
     if value is None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.arguments import flag, positive, valid_seed
 from weft.errors import InvalidInput
 from weft.model import Cluster, Problem, Schedule, Trace, Workload
 from weft.model.variants import Variant
@@ -27,7 +28,7 @@ from weft.runtime.deciders.shadow import ShadowedDecider, ShadowReport
 from weft.runtime.deciders.whole_plan import run_whole
 from weft.runtime.engine.driver import Driver
 from weft.runtime.engine.events import Observer
-from weft.runtime.engine.failure import Failure
+from weft.runtime.engine.failure import Failure, fetched
 from weft.runtime.engine.garbage import fewer_collections
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.inputs.variants import ChosenVariants
@@ -86,6 +87,13 @@ class RunSettings:
     live: LiveBoard | None = None
     seconds: float | None = None
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse wrong values."""
+        for name in ("keep", "adapt", "progress"):
+            flag(getattr(self, name), name)
+        positive(self.seconds, "seconds")
+        valid_seed(self.seed)
 
 
 class WorkflowRun:
@@ -246,8 +254,9 @@ class WorkflowRun:
 
     def _results(self) -> Mapping[str, Any]:
         app, found = self.app, self.life.results
+        names = {t: app.workflow.task_name(t) for t in app.wanted if found[t]}
         results: Mapping[str, Any] = {
-            app.workflow.task_name(t): self.place.fetch(t) for t in app.wanted if found[t]
+            name: fetched(self.place, t, name) for t, name in names.items()
         }
         return app.collect(results) if app.collect is not None else results
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from weft.arguments import as_float, shown
 from weft.errors import InvalidInput
 from weft.model import Workflow
 
@@ -36,8 +37,9 @@ class RunOptions:
     def __post_init__(self) -> None:
         """Refuse values out of range."""
         for name in ("window", "retries", "crashes"):
-            if not isinstance(getattr(self, name), int | np.integer):
-                raise InvalidInput(f"{name} is {getattr(self, name)!r}; it must be a whole number")
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or isinstance(value, bool):
+                raise InvalidInput(f"{name} is {shown(value)}; it must be a whole number")
         if self.window < 1:
             raise InvalidInput(f"window is {self.window}; it must be at least 1")
         if self.retries < 0 or self.crashes < 1:
@@ -45,8 +47,8 @@ class RunOptions:
                 f"retries is {self.retries} and crashes {self.crashes}; "
                 "they must be at least 0 and 1"
             )
-        if not 0.0 <= self.backoff < inf:
-            raise InvalidInput(f"backoff is {self.backoff}; it must be a number of seconds")
+        if not 0.0 <= as_float(self.backoff) < inf:
+            raise InvalidInput(f"backoff is {shown(self.backoff)}; it must be a number of seconds")
         limits = self.timeout if isinstance(self.timeout, Mapping) else {"": self.timeout}
         for name, seconds in limits.items():
             if seconds is not None and not (_is_number(seconds) and seconds > 0):

@@ -48,6 +48,11 @@ class Odd(Exception):
         super().__init__(f"{one} and {two}")
 
 
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
 class Locked(Exception):
     lock = None
 
@@ -57,7 +62,9 @@ def raises(kind):
         error = Locked("no pickle")
         error.lock = threading.Lock()
         raise error
-    raise {"plain": ValueError("no", 3), "odd": Odd(1, 2), "exit": SystemExit(4)}[kind]
+    raise {"plain": ValueError("no", 3), "odd": Odd(1, 2), "exit": SystemExit(4), "mute": Mute()}[
+        kind
+    ]
 
 
 def dies(how):
@@ -306,3 +313,20 @@ def test_dask_computes_with_weft(tmp_path):
     assert (a, b) == (2, 3)
     assert weft.get({"x": 1, "y": (abs, -2)}, [["x"], "y"], devices=1, history=False) == ((1,), 2)
     assert len(History(path).tasks) > 4
+
+
+def test_an_exception_whose_text_raises_reaches_its_future(executor):
+    with pytest.raises(Mute):
+        executor.submit(raises, "mute").result()
+    assert executor.submit(abs, -3).result() == 3
+
+
+def test_a_call_that_forks_ends_once(executor):
+    assert executor.submit(os.fork).result() > 0
+    assert list(executor.map(abs, [-1, -2])) == [1, 2]
+
+
+@pytest.mark.parametrize("size", [0, 2.5, float("nan")])
+def test_a_chunk_is_a_whole_number_of_calls(executor, size):
+    with pytest.raises(ValueError, match="it must be at least 1, and whole"):
+        executor.map(abs, [1], chunksize=size)

@@ -97,3 +97,57 @@ def test_a_service_keeps_to_the_needs_of_a_call():
         future = service.submit("app", weft.task(where).options(device="tpu")())
         with pytest.raises(weft.InvalidInput, match="needs device 'tpu'"):
             future.result(PATIENCE)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "rule"),
+    [
+        ("cores", float("nan"), "a whole number, 1 or more"),
+        ("cores", float("inf"), "a whole number, 1 or more"),
+        ("work", 10**400, "a finite number"),
+        ("memory", 10**400, "a finite number"),
+        ("needs", 0, "a dict"),
+        ("calls", 3, "a dict variant -> function"),
+        ("variants", 0, "a list of weft.Variant"),
+        ("kind", 3, "a text"),
+    ],
+)
+def test_wrong_values_of_options_name_the_option(option, value, rule):
+    with pytest.raises(weft.InvalidInput, match=f"^{option} of task 'where.* must be {rule}"):
+        application_of(weft.task(where, **{option: value})())
+
+
+def test_options_that_are_none_are_not_given():
+    app = application_of(weft.task(where, kind=None, needs=None, variants=None, calls=None)())
+    assert app.workflow.kinds == application_of(weft.task(where)()).workflow.kinds
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("adapt", "no"),
+        ("keep", 0),
+        ("progress", None),
+        ("seconds", float("nan")),
+        ("seconds", 0),
+        ("seed", -1),
+        ("seed", 2.5),
+        ("retries", True),
+        ("backoff", 10**400),
+    ],
+)
+def test_wrong_options_of_a_run_name_the_option(option, value):
+    with pytest.raises(weft.InvalidInput, match=f"^{option} is .* must be"):
+        weft.run(weft.task(where)(), backend=FakeBackend(CLUSTER), history=False, **{option: value})
+
+
+@pytest.mark.parametrize("folder", ["a\0b", "\ud800"])
+def test_a_folder_that_cannot_be_is_refused(folder):
+    with pytest.raises(weft.InvalidInput, match="cannot be the name of a folder"):
+        weft.run(
+            weft.task(where)(),
+            backend=FakeBackend(CLUSTER),
+            history=False,
+            run_id="odd",
+            folder=folder,
+        )

@@ -511,3 +511,52 @@ def test_a_late_small_one_does_not_wait_for_an_early_large_one(tmp_path):
         assert large.result(PATIENCE) == {"gated-0": 50}
         assert not backend._results  # delivered results are dropped
     assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("options", 3.0),
+        ("history", True),
+        ("shares", 0),
+        ("budgets", []),
+        ("capacity", float("nan")),
+        ("max_concurrent", 2.5),
+    ],
+)
+def test_wrong_options_of_a_service_are_refused_where_they_are_given(option, value):
+    with pytest.raises(weft.InvalidInput, match=f"^{option} is .* must be a"):
+        Service(FakeBackend(weft.Cluster(speed=[1.0])), **{option: value})
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("application", 3), ("timeout", float("nan")), ("timeout", -1.0), ("watch", "print")],
+)
+def test_wrong_options_of_a_submission_are_refused(option, value):
+    given = {"application": "a", option: value}
+    with (
+        Service(FakeBackend(weft.Cluster(speed=[1.0]))) as service,
+        pytest.raises(weft.InvalidInput, match=f"^{option} is .* must be"),
+    ):
+        service.submit(what=weft.task(abs)(-1), **given)
+    with pytest.raises(weft.InvalidInput, match="give one that submit returned"):
+        service.cancel(3)
+
+
+def test_a_session_that_cannot_begin_ends_its_submission_and_not_the_service(monkeypatch):
+    begun = []
+
+    def broken(self, *args, **options):
+        begun.append(self)
+        if len(begun) == 1:
+            raise RuntimeError("no session")
+        return original(self, *args, **options)
+
+    original = ServiceSession.__init__
+    monkeypatch.setattr(ServiceSession, "__init__", broken)
+    with LocalBackend(1) as backend, Service(backend) as service:
+        first = service.submit("a", weft.task(abs)(-1))
+        with pytest.raises(RuntimeError, match="no session"):
+            first.result(600.0)
+        assert service.submit("a", weft.task(abs)(-2)).result(600.0) == {"abs-0": 2}

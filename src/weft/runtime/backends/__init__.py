@@ -2,6 +2,7 @@
 
 - `calls`: the calls of a run, for other processes
 - `dask`: workers of a Dask cluster
+- `error_text`: the text of users' exceptions
 - `fake`: a virtual clock, for tests
 - `hyperqueue`: tasks of a HyperQueue server
 - `leftover_processes`: processes that tasks leave behind
@@ -19,6 +20,7 @@
 __all__ = [
     "calls",
     "dask",
+    "error_text",
     "fake",
     "hyperqueue",
     "leftover_processes",

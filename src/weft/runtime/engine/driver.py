@@ -423,7 +423,7 @@ class Driver:
         if again is not None:
             self._back_off(instance, device, again)
             return
-        attempts = self.instances.retries.attempts(instance, crashes=final)
+        attempts = self.instances.retries.attempts(instance)
         self.failures.append(
             Failure.of(self.life, instance, device, fault, text, traceback, attempts)
         )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from weft.errors import WeftError
-from weft.runtime.backends.protocol import Fault
+from weft.runtime.backends.error_text import error_line
+from weft.runtime.backends.protocol import Backend, Fault
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 
 if TYPE_CHECKING:
@@ -88,6 +89,19 @@ class TaskFailed(WeftError):
         super().__init__(str(failure))
         self.failure = failure
         self.trace = trace
+
+
+def fetched(backend: Backend, instance: int, task: str) -> Any:
+    """Return the result of a task; an error that names the task if it cannot be loaded."""
+    try:
+        return backend.fetch(instance)
+    except WeftError:
+        raise
+    except Exception as error:
+        raise WeftError(
+            f"the result of task '{task}' cannot be loaded here ({error_line(error)}); return "
+            "objects that this process can unpickle"
+        ) from error
 
 
 class PolicyReplaced(UserWarning):

@@ -40,8 +40,10 @@ class Retries:
 
     def next_attempt(self, instance: int, now: float, *, final: bool = False) -> float | None:
         """Count a failed attempt; return the time of the next one, None to give up."""
+        if final:
+            return None  # its crashes are counted apart
         attempts = self._attempts[instance] = self._attempts.get(instance, 0) + 1
-        if final or attempts > self.options.retries:
+        if attempts > self.options.retries:
             return None
         return now + self.options.backoff * 2.0 ** (attempts - 1)
 
@@ -64,9 +66,9 @@ class Retries:
             return None
         return "killed", f"{event.text}, {crashes} times under this task"
 
-    def attempts(self, instance: int, *, crashes: bool) -> int:
+    def attempts(self, instance: int) -> int:
         """Return how often an instance ran."""
-        return self._attempts.get(instance, 0) + (self._crashes.get(instance, 0) if crashes else 0)
+        return self._attempts.get(instance, 0) + self._crashes.get(instance, 0)
 
     def limit(self, instance: int) -> float:
         """Return the seconds an instance may run."""

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from weft.arguments import shown
 from weft.errors import InvalidInput, Unsupported
 from weft.model import Cluster
 from weft.runtime.backends.local.device import LocalDevice
@@ -111,8 +112,8 @@ class Executor(futures.Executor):
         chunksize: int = 1,
     ) -> Iterator[R]:
         """Map a function over iterables; `chunksize` calls go to a device at once."""
-        if chunksize < 1:
-            raise ValueError(f"chunksize is {chunksize}; it must be at least 1")
+        if not isinstance(chunksize, int | np.integer) or chunksize < 1:
+            raise ValueError(f"chunksize is {shown(chunksize)}; it must be at least 1, and whole")
         if chunksize == 1:
             return super().map(fn, *iterables, timeout=timeout)
         rows = zip(*iterables, strict=False)  # as the builtin map

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-import traceback
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple
 
 from weft.errors import WeftError
 from weft.runtime.backends.calls import pickled_function
+from weft.runtime.backends.error_text import error_line, traceback_text
 from weft.runtime.costs.keys import function_identity, names_in
 
 SLOTS = 256
@@ -57,7 +57,7 @@ class ExceptionCapture:
                 return [self.function(*row) for row in args[0]]
             return self.function(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001  # SystemExit too goes to the future
-            text = "".join(traceback.format_exception(error))
+            text = traceback_text(error, error.__traceback__)
             return Raised(_portable(error), text)
 
 
@@ -77,13 +77,13 @@ def _portable(error: BaseException) -> BaseException:
         plain = type(error)(*error.args)
         if _survives(plain):
             return plain
-    return WeftError(f"{type(error).__name__}: {error}")
+    return WeftError(error_line(error))
 
 
 def _survives(error: BaseException) -> bool:
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception:  # noqa: BLE001  # code of the user
+    except BaseException:  # noqa: BLE001  # code of the user
         return False
     error.__traceback__ = None
     return True

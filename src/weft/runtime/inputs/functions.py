@@ -16,6 +16,7 @@ from weft.model import Workflow, WorkflowBuilder
 from weft.model.variants import Variant, variants_by_task
 from weft.registry import closest
 from weft.runtime.backends.calls import name_of
+from weft.runtime.backends.local.worker import current_device
 from weft.runtime.backends.protocol import Call, Input
 from weft.runtime.costs.keys import CostKey, argument_sizes, function_identity
 from weft.runtime.inputs.commands import function_of
@@ -24,7 +25,9 @@ from weft.runtime.inputs.promises import (
     ConditionalPromise,
     Promise,
     Task,
+    calls_of,
     device_of,
+    kind_of,
     needs_of,
     number_of,
     others_in,
@@ -123,7 +126,10 @@ def application_of(what: Any, functions: Functions | None = None) -> Application
     holds = ""
     if type(what) in (list, tuple, dict):
         holds = f" that holds a value of type {others[0]}" if others else " without any of them"
-    raise InvalidInput(f"weft runs {known}; not a {type(what).__name__}{holds}")
+    plain = ""
+    if current_device():
+        plain = "; inside a task, calls of @weft.task run at once and need no weft.run"
+    raise InvalidInput(f"weft runs {known}; not a {type(what).__name__}{holds}{plain}")
 
 
 def from_functions(workflow: Workflow, functions: Functions) -> Application:
@@ -185,7 +191,7 @@ def _check_ways(
         if name not in known:
             raise UnknownName(
                 f"task '{task}' has a function for variant '{name}', and no such "
-                f"variant{closest(name, known)}"
+                f"variant{closest(str(name), known)}"
             )
     missing = [name for name in known if name not in functions]
     if whole and (missing or not known):
@@ -245,9 +251,9 @@ def from_promises(what: Any) -> Application:
         options, name = promise.task.settings, promise.task.__name__
         counts[name] = counts.get(name, -1) + 1
         names.append(f"{name}-{counts[name]}")
-        functions.append(str(options.get("kind", function_identity(promise.task.function))))
+        functions.append(kind_of(options, name, function_identity(promise.task.function)))
         devices.append(device_of(options, names[-1]))
-        shown = str(options.get("kind", name))
+        shown = kind_of(options, name, name)
         kind = shown if owners.setdefault(shown, functions[-1]) == functions[-1] else functions[-1]
         builder.task(
             names[-1],
@@ -259,8 +265,8 @@ def from_promises(what: Any) -> Application:
         )
         if "choices" in options:
             builder.choice(names[-1], options["choices"])
-        if options.get("variants"):
-            variants[names[-1]] = variants_in(options, names[-1])
+        if found := variants_in(options, names[-1]):
+            variants[names[-1]] = found
     calls = []
     bodies: dict[int, Body] = {}  # one per task, so that each function is pickled once
     ways: dict[int, dict[str, Call]] = {}
@@ -272,7 +278,7 @@ def from_promises(what: Any) -> Application:
         args, kwargs = _replaced((promise.args, promise.kwargs), number, slots)
         body = bodies.setdefault(id(promise.task), Body(promise.task))
         calls.append(Call(body, args, kwargs))
-        others = promise.task.settings.get("calls") or {}
+        others = calls_of(promise.task.settings, names[k])
         _check_ways(names[k], others, variants.get(names[k], ()), whole=False)
         for way, function in others.items():
             other = bodies.setdefault(id(function), Body(Task(function, {})))

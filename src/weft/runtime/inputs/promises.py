@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import update_wrapper
 from itertools import count
+from math import inf, nan
 from operator import attrgetter, getitem
 from typing import Any
 
+from weft.arguments import as_float, shown
 from weft.errors import InvalidInput, UnknownName
 from weft.model.variants import Variant
 from weft.registry import closest
@@ -72,7 +74,9 @@ class Task:
 
     def __setstate__(self, state: tuple[Callable[..., Any], dict[str, Any]]) -> None:
         """Take function and options."""
-        update_wrapper(self, state[0])
+        # The attributes of a class are those of its objects, not of the task.
+        updated = () if isinstance(state[0], type) else ("__dict__",)
+        update_wrapper(self, state[0], updated=updated)
         self.function, self.settings = state
         self.__name__ = name_of(self.function)
 
@@ -214,16 +218,18 @@ def number_of(options: Mapping[str, Any], name: str, task: str, default: float) 
     """Return an option that is a number; refuse other values."""
     value = options.get(name, default)
     least = 1 if name == "cores" else 0
-    whole = name != "cores" or value == int(value) if type(value) in (int, float) else False
-    if not whole or not least <= value < float("inf"):
+    number = as_float(value) if type(value) in (int, float) else nan
+    if not least <= number < inf or (name == "cores" and number != int(number)):
         rule = "a whole number, 1 or more" if name == "cores" else "a finite number, zero or more"
-        raise InvalidInput(f"{name} of task '{task}' is {value!r}; it must be {rule}")
-    return float(value)
+        raise InvalidInput(f"{name} of task '{task}' is {shown(value)}; it must be {rule}")
+    return number
 
 
 def needs_of(options: Mapping[str, Any], task: str) -> dict[str, float]:
     """Return the amounts of capacities that a task takes."""
-    given = options.get("needs") or {}
+    given = options.get("needs")
+    if given is None:
+        return {}
     if not isinstance(given, Mapping):
         raise InvalidInput(
             f"needs of task '{task}' is {given!r}; it must be a dict, such as {{'licence': 1}}"
@@ -231,12 +237,36 @@ def needs_of(options: Mapping[str, Any], task: str) -> dict[str, float]:
     return {str(name): number_of(given, name, task, 0.0) for name in given}
 
 
+def calls_of(options: Mapping[str, Any], task: str) -> Mapping[str, Any]:
+    """Return the functions of the variants of a task."""
+    given = options.get("calls")
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidInput(
+            f"calls of task '{task}' is {shown(given)}; it must be a dict variant -> function"
+        )
+    return given
+
+
+def kind_of(options: Mapping[str, Any], task: str, default: str) -> str:
+    """Return the kind of a task."""
+    given = options.get("kind")
+    if given is None:
+        return default
+    if not isinstance(given, str):
+        raise InvalidInput(f"kind of task '{task}' is {shown(given)}; it must be a text")
+    return given
+
+
 def variants_in(options: Mapping[str, Any], task: str) -> tuple[Variant, ...]:
     """Return the variants of a task."""
-    given = options["variants"]
+    given = options.get("variants")
+    if given is None:
+        return ()
     if not isinstance(given, list | tuple) or not all(isinstance(x, Variant) for x in given):
         raise InvalidInput(
-            f"variants of task '{task}' is {given!r}; it must be a list of weft.Variant"
+            f"variants of task '{task}' is {shown(given)}; it must be a list of weft.Variant"
         )
     return tuple(given)
 

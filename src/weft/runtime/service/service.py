@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from math import inf
 from typing import Any, Self
 
-from weft.arguments import shown
+from weft.arguments import as_float, shown, whole
 from weft.errors import InvalidInput
 from weft.policies import Policy
 from weft.policies.load import load_policy
@@ -68,8 +68,16 @@ class Service:
         history: History | None = None,
         options: RunOptions | None = None,
     ) -> None:
-        if max_concurrent < 1:
-            raise InvalidInput(f"max_concurrent is {max_concurrent}; it must be at least 1")
+        whole(max_concurrent, "max_concurrent")
+        whole(capacity, "capacity")
+        for name, given, kind in (
+            ("shares", shares, Mapping),
+            ("budgets", budgets, Mapping),
+            ("history", history, History),
+            ("options", options, RunOptions),
+        ):
+            if given is not None and not isinstance(given, kind):
+                raise InvalidInput(f"{name} is {shown(given)}; it must be a {kind.__name__}")
         if not hasattr(backend, "modelled"):
             raise InvalidInput(
                 f"backend is {shown(backend)}; give a backend object, such as LocalBackend(2)"
@@ -121,6 +129,12 @@ class Service:
         events of the submission. Neither it nor callbacks of futures may wait: they run in the
         thread of the service.
         """
+        if not isinstance(application, str):
+            raise InvalidInput(f"application is {shown(application)}; it must be a text")
+        if watch is not None and not callable(watch):
+            raise InvalidInput(f"watch is {shown(watch)}; it must be a function, or None")
+        if timeout is not None and not as_float(timeout) >= 0:
+            raise InvalidInput(f"timeout is {shown(timeout)}; it must be seconds, or None")
         app = application_of(what, functions)
         future: Future[dict[str, Any]] = Future()
         self.queue.put(
@@ -137,6 +151,8 @@ class Service:
 
         Its future raises `concurrent.futures.CancelledError`.
         """
+        if not isinstance(future, Future):
+            raise InvalidInput(f"future is {shown(future)}; give one that submit returned")
         if not future.cancel():
             self._config.cancelled.add(future)
             future.add_done_callback(self._config.cancelled.discard)
@@ -152,16 +168,20 @@ class Service:
                 first = self._take(None)
             except IndexError:
                 return
-            if self._config.reservations is not None:
-                self._config.reservations.begin()
-            self.session = ServiceSession(
-                self.backend,
-                self._config,
-                self._next_submission,
-                max_concurrent=self.max_concurrent,
-            )
-            self.session.run(first, self._since())
-            self._clock = max(self._clock, self.backend.clock())
+            try:
+                self._run_session(first)
+            except Exception as error:  # noqa: BLE001  # the service goes on with the next one
+                if not first.item.future.done():
+                    first.item.future.set_exception(error)
+
+    def _run_session(self, first: Waiting[Submission]) -> None:
+        if self._config.reservations is not None:
+            self._config.reservations.begin()
+        self.session = ServiceSession(
+            self.backend, self._config, self._next_submission, max_concurrent=self.max_concurrent
+        )
+        self.session.run(first, self._since())
+        self._clock = max(self._clock, self.backend.clock())
 
     def _next_submission(self, allowed: Allowed, seconds: float) -> Waiting[Submission] | None:
         try:

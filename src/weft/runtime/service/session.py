@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from weft.errors import WeftError
 from weft.model import Cluster, Problem, Workflow, Workload
 from weft.policies import Policy
 from weft.policies.load import load_policy
@@ -21,7 +22,7 @@ from weft.runtime.costs.history import History
 from weft.runtime.costs.recorder import Recorder
 from weft.runtime.engine.driver import Driver
 from weft.runtime.engine.events import Observer
-from weft.runtime.engine.failure import TaskFailed
+from weft.runtime.engine.failure import TaskFailed, fetched
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.inputs.functions import Application
 from weft.runtime.options import RunOptions
@@ -51,7 +52,7 @@ class TaskEvent(NamedTuple):
     kind : "begun" (the submission), "finished" or "failed" (an attempt of a task), "started" (an
         attempt that still runs when the service receives it)
     result : the value of a finished task, with the branches it named
-    text : why an attempt failed
+    text : why an attempt failed, or why the result of a finished task cannot be loaded here
     """
 
     kind: Literal["begun", "started", "finished", "failed"]
@@ -167,15 +168,21 @@ class ServiceSession(Observer):
             job, task = life.place[i]
             item = self._jobs[job].item
             if item.watch is not None:
+                name, value, text = item.app.workflow.task_name(task), None, ""
+                try:
+                    value = fetched(self.backend, i, name)
+                except WeftError as error:  # the future gets it, if the task is asked for
+                    text = str(error)
                 item.deliver(
                     TaskEvent(
                         "finished",
-                        item.app.workflow.task_name(task),
+                        name,
                         life.workload.cluster.names[event.device],
                         group.start,
                         max(event.finish, group.start),
-                        self.backend.fetch(i),
+                        value,
                         event.branches[k] if k < len(event.branches) else (),
+                        text,
                     )
                 )
 
@@ -379,7 +386,10 @@ class ServiceSession(Observer):
         else:
             wanted = [t for t in app.wanted if driver.life.results[first + t]]
             try:
-                results = {app.workflow.task_name(t): self.backend.fetch(first + t) for t in wanted}
+                results = {}
+                for t in wanted:
+                    name = app.workflow.task_name(t)
+                    results[name] = fetched(self.backend, first + t, name)
                 future.set_result(
                     dict(app.collect(results)) if app.collect is not None else results
                 )

@@ -46,6 +46,7 @@ class MessagePipe:
     def __init__(self, connection: Connection, *, blocking: bool) -> None:
         self._connection = connection
         self.fd = connection.fileno()
+        self._file = _identity(self.fd)
         os.set_blocking(self.fd, blocking)
         self._in = bytearray()
         self._out = bytearray()
@@ -99,6 +100,18 @@ class MessagePipe:
         poll.register(self.fd, select.POLLIN)
         return bool(poll.poll(0))
 
+    def is_open(self) -> bool:
+        """Return whether nobody else closed the descriptor of this end, or used it again."""
+        try:
+            return _identity(self.fd) == self._file
+        except OSError:
+            return False
+
     def close(self) -> None:
         """Close this end."""
         self._connection.close()
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    found = os.fstat(descriptor)
+    return found.st_dev, found.st_ino

@@ -208,6 +208,8 @@ class WorkerProcess(WorkerLink):
 
 def cause_of(code: int | None) -> tuple[str, Literal["exited", "killed"]]:
     """Return the cause and the fault that an exit code indicates."""
+    if code == worker.CLOSED_PIPE:
+        return f"it closed the pipe of its process to weft (exit code {code})", "exited"
     if code is not None and code >= 0:
         return f"it ended its process with exit code {code}", "exited"
     if code is None:

@@ -11,7 +11,6 @@ import select
 import signal
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
@@ -20,6 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from weft.runtime.backends.error_text import error_line, traceback_text
 from weft.runtime.backends.leftover_processes import (
     VARIABLE,
     end_all,
@@ -39,6 +39,9 @@ _THREAD: ContextVar[str] = ContextVar("device", default="")
 
 _OWN = str(Path(__file__).parents[2])
 """Folder of weft.runtime, whose frames are left out of tracebacks."""
+
+CLOSED_PIPE = 97
+"""Exit code of a worker whose task closed the pipe to the driver."""
 
 DROP = b"drop "
 """Prefix of a message that cancels an order; it overtakes waiting orders."""
@@ -129,10 +132,13 @@ def main(pipe: Connection) -> None:
     _send(box, _handshake())
     with contextlib.suppress(EOFError):  # the driver is gone
         _serve(box)
+    if not box.is_open():
+        os._exit(CLOSED_PIPE)
     watch.join()  # it ends this process, regardless of threads and exit handlers of tasks
 
 
 def _serve(box: MessagePipe) -> None:
+    own = os.getpid()
     functions: Functions = {}
     dropped: set[int] = set()
     inbox: deque[bytes] = deque()
@@ -150,7 +156,12 @@ def _serve(box: MessagePipe) -> None:
         word, *rest = pickle.loads(inbox.popleft())
         if word == "run":
             if rest[0] not in dropped:
-                _send(box, _perform(TaskRun(*rest), functions))
+                report = _perform(TaskRun(*rest), functions)
+                if os.getpid() != own:
+                    os._exit(0)  # a fork of the task that returned, too
+                if not box.is_open():
+                    return
+                _send(box, report)
         elif word == "function":
             functions[rest[0]] = loaded(rest[1])
         elif word == "clear":
@@ -205,12 +216,12 @@ def attempt(
         value = call()
         return (*_split(value), None) if chooses else ((), value, None)
     except BaseException as error:  # noqa: BLE001  # sys.exit() in a task is a failure too
-        return (), None, (_error_text(error), _users_traceback(error))
+        return (), None, (error_line(error), _users_traceback(error))
 
 
 def cannot_be_pickled(value: Any, error: BaseException) -> str:
     """Return the error text for a result that cannot be pickled."""
-    return f"its result, a {type(value).__name__}, cannot be pickled: {_error_text(error)}"
+    return f"its result, a {type(value).__name__}, cannot be pickled: {error_line(error)}"
 
 
 def loaded(data: bytes) -> Callable[..., Any] | str:
@@ -218,7 +229,7 @@ def loaded(data: bytes) -> Callable[..., Any] | str:
     try:
         function: Callable[..., Any] = pickle.loads(data)
     except BaseException as error:  # noqa: BLE001  # this runs its module
-        return _error_text(error)
+        return error_line(error)
     return function
 
 
@@ -280,16 +291,12 @@ def _failure(run: TaskRun, begin: float, fault: str, text: str, trace: str) -> b
     )
 
 
-def _error_text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
 def _users_traceback(error: BaseException) -> str:
     """Return the traceback without weft's own frames."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN):
         trace = trace.tb_next
-    return "".join(traceback.format_exception(type(error), error, trace))
+    return traceback_text(error, trace)
 
 
 # -- surroundings -------------------------------------------------------------
