@@ -21,11 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_flag(parser, "--quick", "leave out long measurements")
     add_flag(parser, "--conditional", "learning and deciding for streams of conditional jobs")
-    add_flag(
-        parser,
-        "--large",
-        "ten million tasks, changes of large plans, search on large graphs (half an hour)",
-    )
+    text = "ten million tasks, changes of large plans, search on large graphs (half an hour)"
+    add_flag(parser, "--large", text)
     add_flag(parser, "--quality", "planners at equal time budgets: gap to the best known makespan")
     graphs = "graphs with best known makespans (results.json); default: generated ones"
     add_option(parser, "--graphs", Path, "FOLDER", graphs)

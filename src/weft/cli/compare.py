@@ -34,14 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(
         parser, "--policies", names, "A,B", "policies by name (see: weft list policies) or file"
     )
-    add_option(
-        parser,
-        "--scenarios",
-        whole(1),
-        "N",
-        "futures to draw; the figures are means over them",
-        default=1,
-    )
+    text = "futures to draw; the figures are means over them"
+    add_option(parser, "--scenarios", whole(1), "N", text, default=1)
     add_seconds(parser)
     aims = "makespan, mean, p95 or p99 completion, or deadline"
     add_option(parser, "--objective", str, "NAME", aims, default="makespan")

@@ -28,31 +28,17 @@ EXAMPLE = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_flag(parser, "--quick", "fewer repeats")
-    add_flag(
-        parser,
-        "--dry",
-        "do not save the result, which runs use until they have measured themselves",
-    )
+    text = "do not save the result, which runs use until they have measured themselves"
+    add_flag(parser, "--dry", text)
     text = "measure the Dask cluster of this scheduler instead"
     add_option(parser, "--cluster", str, "ADDRESS", text)
-    add_option(
-        parser,
-        "--function",
-        str,
-        "MODULE:NAME",
-        "measure this function, which takes a list of items, by batch size",
-    )
+    text = "measure this function, which takes a list of items, by batch size"
+    add_option(parser, "--function", str, "MODULE:NAME", text)
     add_option(
         parser, "--item", str, "ITEM", "the item in its lists: MODULE:NAME or JSON", default="null"
     )
-    add_option(
-        parser,
-        "--sizes",
-        several(whole(1)),
-        "N,N",
-        "batch sizes (default: 1,2,4,8)",
-        default=(1, 2, 4, 8),
-    )
+    text = "batch sizes (default: 1,2,4,8)"
+    add_option(parser, "--sizes", several(whole(1)), "N,N", text, default=(1, 2, 4, 8))
     add_option(parser, "--repeats", whole(1), "N", "calls per batch size", default=5)
     add_option(parser, "--kind", str, "KIND", "task kind (default: the function's name)")
     add_option(parser, "--out", output, "TOML", "write the curve, or the cluster")

@@ -46,14 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tornado",
         "try every device kind, link and task kind 20 %% faster and slower, a device more or less",
     )
-    add_option(
-        parser,
-        "--share",
-        number(above=0, most=0.99),
-        "X",
-        "how much faster and slower in --tornado, as a share",
-        default=0.2,
-    )
+    text = "how much faster and slower in --tornado, as a share"
+    add_option(parser, "--share", number(above=0, most=0.99), "X", text, default=0.2)
     add_planner(parser)
     add_option(parser, "--picture", output, "FILE", "the tornado as HTML, SVG or PNG")
 

@@ -52,14 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(
         limits, "--rate", number(above=0), "N", "requests per second, at most", default=5000.0
     )
-    add_option(
-        limits,
-        "--body",
-        whole(1),
-        "BYTES",
-        "size of a request, at most (default: 4 MiB)",
-        default=4 << 20,
-    )
+    text = "size of a request, at most (default: 4 MiB)"
+    add_option(limits, "--body", whole(1), "BYTES", text, default=4 << 20)
     add_option(limits, "--keep", whole(1), "N", "ended runs that stay on disk", default=10_000)
 
 
