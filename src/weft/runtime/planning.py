@@ -107,9 +107,9 @@ def _refuse_unread(what: Any) -> None:
     if isinstance(what, str | PathLike):
         where = shown(os.fspath(what))
         raise InvalidInput(f"plan takes a problem, not the text {where}; weft.load reads a file")
-    table = any(hasattr(type(what), name) for name in ("__arrow_c_stream__", "__dataframe__"))
-    if table:
-        kind = type(what).__name__
+    protocols = ("__arrow_c_stream__", "__dataframe__")
+    kind = type(what).__name__
+    if any(hasattr(type(what), p) for p in protocols) and not hasattr(what, "__dask_graph__"):
         raise InvalidInput(
             f"plan takes a problem, not a {kind}; weft.Problem.from_table makes one of a table"
         )
@@ -133,7 +133,7 @@ def _estimated(
     history: History | str | Path | bool,
     durations: Mapping[str, float] | None,
 ) -> Problem:
-    from weft.runtime.backends.local.device import local_cluster, local_devices
+    from weft.runtime.backends.local.device import device_cluster, local_devices
     from weft.runtime.costs.estimates import estimated_problem
 
     workflow = _with_durations(app.workflow, durations)
@@ -159,7 +159,7 @@ def _estimated(
             f"how long {shown} takes is not known: run it once with weft.run, which measures it, "
             f"or give seconds: {example}"
         )
-    machines = local_cluster(local_devices(None)) if cluster is None else cluster
+    machines = device_cluster(local_devices(None)) if cluster is None else cluster
     return estimated_problem(
         workflow,
         machines,

@@ -57,7 +57,7 @@ def test_a_run_uses_a_running_server_and_leaves_it_running(server):
     options = {"backend": "hyperqueue", "address": server.folder, "history": False}
     for _ in range(2):
         assert weft.run(f.plus(f.square(3), 1), devices=1, **options).value == 10
-    assert server.alive()
+    assert server._process.poll() is None
 
 
 def test_commands_run_as_tasks(server, tmp_path):

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from weft.errors import InvalidInput
 from weft.model import Workload
-from weft.runtime.backends.local.worker import Slot
+from weft.runtime.backends.local.worker import Slot, replaced
 from weft.runtime.backends.payload import pickled
 from weft.runtime.backends.protocol import Call, Input
 
@@ -156,13 +156,7 @@ def with_slots(value: Any) -> Any:
     >>> with_slots((Input(0), [Input(1), 3]))
     (Slot(edge=0), [Slot(edge=1), 3])
     """
-    if isinstance(value, Input):
-        return Slot(value.edge)
-    if type(value) in (list, tuple):
-        return type(value)(with_slots(v) for v in value)
-    if type(value) is dict:
-        return {k: with_slots(v) for k, v in value.items()}
-    return value
+    return replaced(value, lambda leaf: Slot(leaf.edge) if type(leaf) is Input else leaf)
 
 
 def pickled_function(function: Any) -> bytes:

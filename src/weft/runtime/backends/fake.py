@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +12,8 @@ from typing import Any
 from weft.errors import InvalidInput
 from weft.model import Cluster, Scenario, Workload
 from weft.runtime.backends import protocol
-from weft.runtime.backends.payload import Payload
 from weft.runtime.backends.protocol import Call, Event, Order
-from weft.runtime.backends.result_file import save
+from weft.runtime.backends.result_file import save_value
 from weft.sim.cache import KindCache
 
 
@@ -161,7 +159,7 @@ class FakeBackend:
 
     def store(self, instance: int, path: Path) -> None:
         """Write the number."""
-        save(Payload(pickle.dumps(instance)), path)
+        save_value(instance, path)
 
     def restore(self, instance: int, path: Path) -> None:
         """Do nothing."""

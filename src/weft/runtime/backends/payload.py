@@ -84,7 +84,7 @@ def _pickled_by(
     return dumps(value, protocol=5, buffer_callback=keep_inside), large
 
 
-def pack(value: Any, path: str | Path, *, shared_from: int = SHARED_FROM) -> Payload:
+def pack(value: Any, path: str | Path) -> Payload:
     """Pickle a value; large buffers, if there are any, go to a file at `path`.
 
     Examples
@@ -92,8 +92,8 @@ def pack(value: Any, path: str | Path, *, shared_from: int = SHARED_FROM) -> Pay
     >>> unpack(pack({"a": [1, 2]}, "never-written"))
     {'a': [1, 2]}
     """
-    data, large = pickled(value, shared_from=shared_from)
-    if len(data) >= shared_from:
+    data, large = pickled(value, shared_from=SHARED_FROM)
+    if len(data) >= SHARED_FROM:
         large.insert(0, memoryview(data))
         data = b""
     if not large:

@@ -8,9 +8,12 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from weft.errors import WeftError
+
+if TYPE_CHECKING:
+    from weft.runtime.backends.protocol import Event
 
 
 def machine() -> str:
@@ -24,6 +27,8 @@ class RealBackend(ABC):
 
     modelled = False
     _origin: float
+    _events: list[Event]
+    """The next events of `wait`."""
 
     def __enter__(self) -> Self:
         return self
@@ -34,6 +39,10 @@ class RealBackend(ABC):
     def clock(self) -> float:
         """Return the seconds since `begin`; times of workers are converted to this clock."""
         return time.perf_counter() - self._origin
+
+    def _announces(self, kind: type[Event]) -> bool:
+        """Return whether an event of a kind is among the next ones."""
+        return any(isinstance(event, kind) for event in self._events)
 
     @abstractmethod
     def close(self) -> None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import hmac
 import pickle
 import secrets
+import tempfile
 from pathlib import Path
+from typing import Any
 
 from weft.errors import InvalidInput
-from weft.runtime.backends.payload import Payload
+from weft.runtime.backends.payload import Payload, pickled, unpack
 from weft.runtime.private_files import digest_for, digest_of, open_private
 
 _DIGEST = 32
@@ -37,6 +39,17 @@ def save(payload: Payload, path: Path) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def save_value(value: Any, path: Path) -> None:
+    """Write a value to one file. Atomic."""
+    save(Payload(pickled(value)[0]), path)
+
+
+def load_value(path: Path) -> Any:
+    """Return the value in a file written by `save`."""
+    with tempfile.TemporaryDirectory() as folder:
+        return unpack(load(path, Path(folder, "buffers")))
 
 
 def damage(path: Path) -> str:

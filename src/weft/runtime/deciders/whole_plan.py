@@ -7,7 +7,7 @@ and gets the new plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -34,6 +34,25 @@ class PlanRow(NamedTuple):
     instance: int
     device: int
     parents: tuple[int, ...]
+
+
+class ParentsFirst:
+    """The ends of a plan, parents first: reports of several devices come in any order."""
+
+    def __init__(self, rows: Iterable[PlanRow]) -> None:
+        self._open = {row.instance: row.parents for row in rows}
+        self._ended: dict[int, Finished] = {}
+
+    def add(self, instance: int, event: Finished) -> None:
+        """Add an end."""
+        self._ended[instance] = event
+
+    def take(self) -> Iterator[tuple[int, Finished]]:
+        """Yield the ends whose parents were yielded before, or are not of the plan."""
+        while ready := [i for i in self._ended if self._open.keys().isdisjoint(self._open[i])]:
+            for instance in ready:
+                del self._open[instance]
+                yield instance, self._ended.pop(instance)
 
 
 @runtime_checkable

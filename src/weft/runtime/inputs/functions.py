@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from weft.model import Workflow, WorkflowBuilder
 from weft.model.variants import Variant, variants_by_task
 from weft.registry import closest
 from weft.runtime.backends.calls import name_of
-from weft.runtime.backends.local.worker import current_device
+from weft.runtime.backends.local.worker import current_device, replaced
 from weft.runtime.backends.protocol import Call, Input
 from weft.runtime.costs.keys import CostKey, argument_sizes, function_identity
 from weft.runtime.inputs.commands import function_of
@@ -118,11 +118,11 @@ def application_of(what: Any, functions: Functions | None = None) -> Application
         return dask_graph.from_collections(collections)  # type: ignore[no-any-return]
     if hasattr(what, "nodes") and hasattr(what, "edges"):
         return from_networkx(what)
-    known = "a Workflow with functions, calls of @weft.task, Dask collections, or a networkx graph"
     if isinstance(what, Task):
         raise InvalidInput(
             f"weft runs calls of functions; '{what.__name__}' is a function: call it first"
         )
+    known = "a Workflow with functions, calls of @weft.task, Dask collections, or a networkx graph"
     holds = ""
     if type(what) in (list, tuple, dict):
         holds = f" that holds a value of type {others[0]}" if others else " without any of them"
@@ -275,7 +275,7 @@ def from_promises(what: Any) -> Application:
         for parent, branch in sorted(needs.items()):
             builder.edge(names[parent], names[k], when=branch)
         slots = {parent: Input(e) for e, parent in enumerate(sorted(needs))}
-        args, kwargs = _replaced((promise.args, promise.kwargs), number, slots)
+        args, kwargs = replaced((promise.args, promise.kwargs), partial(_slot, number, slots))
         body = bodies.setdefault(id(promise.task), Body(promise.task))
         calls.append(Call(body, args, kwargs))
         others = calls_of(promise.task.settings, names[k])
@@ -341,15 +341,10 @@ def _needs(promise: Promise, number: Mapping[int, int], name: str) -> dict[int, 
     return needs
 
 
-def _replaced(value: Any, number: Mapping[int, int], slots: Mapping[int, Input]) -> Any:
-    if isinstance(value, Promise | ConditionalPromise):
-        promise = value.promise if isinstance(value, ConditionalPromise) else value
-        return slots[number[id(promise)]]
-    if type(value) in (list, tuple):
-        return type(value)(_replaced(v, number, slots) for v in value)
-    if type(value) is dict:
-        return {k: _replaced(v, number, slots) for k, v in value.items()}
-    return value
+def _slot(number: Mapping[int, int], slots: Mapping[int, Input], value: Any) -> Any:
+    """Return the input in the place of a promise; any other value as it is."""
+    promise = value.promise if isinstance(value, ConditionalPromise) else value
+    return slots[number[id(promise)]] if isinstance(promise, Promise) else value
 
 
 def _sinks(workflow: Workflow) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from weft.errors import InvalidInput, UnknownName
 from weft.model.variants import Variant
 from weft.registry import closest
 from weft.runtime.backends.calls import name_of
-from weft.runtime.backends.local.worker import current_device
+from weft.runtime.backends.local.worker import current_device, replaced
 from weft.runtime.costs.keys import GPU
 
 OPTIONS = (
@@ -320,11 +320,7 @@ def _refuse_endless(value: Any, path: list[int]) -> None:
 
 def outcomes_in(shape: Any) -> Any:
     """Return the results of promises in their shape, None where there is none."""
-    if type(shape) in (list, tuple):
-        return type(shape)(outcomes_in(x) for x in shape)
-    if type(shape) is dict:
-        return {key: outcomes_in(x) for key, x in shape.items()}
-    return shape.outcome[0] if shape.outcome else None
+    return replaced(shape, lambda promise: promise.outcome[0] if promise.outcome else None)
 
 
 def promised_in(value: Any) -> Iterator[tuple[Promise, str | None]]:

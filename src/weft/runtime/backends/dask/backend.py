@@ -23,10 +23,9 @@ from weft.errors import MissingExtra
 from weft.model import Cluster, Workload
 from weft.runtime.backends import protocol
 from weft.runtime.backends.local.device import LocalDevices
-from weft.runtime.backends.payload import pack
 from weft.runtime.backends.protocol import Call, Event, Order
 from weft.runtime.backends.real import RealBackend
-from weft.runtime.backends.result_file import save
+from weft.runtime.backends.result_file import save_value
 from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
 
 try:
@@ -63,7 +62,6 @@ class DaskBackend(RealBackend):
     """
 
     name = "dask"
-    _events: list[Event]
     _to_kill: list[WorkerSite]
     _graph: WholeGraph | None
     """A plan that was replaced, with the tasks that still run for it."""
@@ -202,7 +200,7 @@ class DaskBackend(RealBackend):
 
     def store(self, instance: int, path: Path) -> None:
         """Write a result to a file."""
-        save(pack(self.fetch(instance), "never-written", shared_from=1 << 62), path)
+        save_value(self.fetch(instance), path)
 
     def restore(self, instance: int, path: Path) -> None:
         """Load a result from a file, unless a worker has it."""
@@ -251,7 +249,7 @@ class DaskBackend(RealBackend):
         self, rows: Sequence[PlanRow], on_finish: OnFinish, *, fixed: bool, pinned: bool = True
     ) -> None:
         """Send a graph and forward its reports until it is done or something deviates."""
-        if any(isinstance(event, protocol.DeviceLost) for event in self._events):
+        if self._announces(protocol.DeviceLost):
             return
         threads = self.registry.threads[: self._known]
         graph = self._graph or WholeGraph(
@@ -259,9 +257,7 @@ class DaskBackend(RealBackend):
         )
         self._graph = None
         graph.submit(rows)
-        while not graph.done and not any(
-            isinstance(event, protocol.DeviceLost) for event in self._events
-        ):
+        while not graph.done and not self._announces(protocol.DeviceLost):
             self._outbox.send()
             try:
                 message = self._inbox.get(timeout=TICK)
@@ -271,9 +267,7 @@ class DaskBackend(RealBackend):
             row = graph.row(message)
             if row is None:
                 self._receive(message)
-                if not fixed and any(
-                    isinstance(event, protocol.DeviceAdded) for event in self._events
-                ):
+                if not fixed and self._announces(protocol.DeviceAdded):
                     graph.wind_up()
                 continue
             report = tasks.unpacked_report(message)

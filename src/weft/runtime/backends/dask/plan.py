@@ -17,7 +17,7 @@ import dask
 from weft.runtime.backends.dask.first_tasks import place_first_tasks
 from weft.runtime.backends.dask.messages import TaskMessages, quietly
 from weft.runtime.backends.dask.outbox import HeldResult, Outbox
-from weft.runtime.backends.dask.plugin import PLACED_BY_DASK, DeviceTable
+from weft.runtime.backends.dask.plugin import PLACED_BY_DASK
 from weft.runtime.backends.dask.results import Results
 from weft.runtime.backends.dask.sites import DeviceThread, WorkerSite
 from weft.runtime.backends.dask.tasks import perform
@@ -92,13 +92,13 @@ class WholeGraph:
         """Return the annotations of a graph: worker and rank, or workers of first tasks."""
         if self._pinned:
             pins = {key: [self.threads[row.device].site.address] for key, row in sent.items()}
-            ranks = {"priority": DeviceTable({key: -k for k, key in enumerate(sent)})}
+            ranks = {"priority": {key: -k for k, key in enumerate(sent)}.__getitem__}
         else:
             kinds = {key: self._messages.kind(row.instance) for key, row in sent.items()}
             found = place_first_tasks(sent, kinds, self.threads)
             pins = {key: [found[key]] if key in found else [] for key in sent if found}
             ranks = {}
-        wishes = {"workers": DeviceTable(pins), **ranks, "allow_other_workers": True}
+        wishes = {"workers": pins.__getitem__, **ranks, "allow_other_workers": True}
         return wishes if pins else {}
 
     @property

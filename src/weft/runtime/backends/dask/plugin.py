@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from dask._task_spec import Task, TaskRef
@@ -236,14 +236,3 @@ async def let_steal(dask_scheduler: Any, run: str, allowed: bool) -> None:
         return
     stealing = dask_scheduler.extensions["stealing"]
     await (stealing.start() if allowed else stealing.stop())
-
-
-class DeviceTable:
-    """A task annotation: key -> value."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self.values = values
-
-    def __call__(self, key: str) -> Any:
-        """Return the value of a task."""
-        return self.values[key]

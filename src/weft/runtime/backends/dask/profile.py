@@ -21,6 +21,7 @@ from distributed.utils_comm import gather_from_workers
 from weft.errors import InvalidInput
 from weft.model import Cluster
 from weft.runtime.backends.dask.plugin import Facts, list_workers
+from weft.runtime.backends.dask.worker_registry import connected
 
 SMALL, LARGEST = 100_000, 32_000_000
 """Bytes of the first block of a pair, and of the largest."""
@@ -109,11 +110,7 @@ def profile_cluster(
     repeats : transfers of each size and pair
     progress : wraps the measured pairs, whose number is given
     """
-    try:
-        client = Client(address, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"no Dask scheduler answers at '{address}': {error}") from None
-    with client:
+    with connected(address) as client:
         found = client.run_on_scheduler(list_workers)
         here: dict[str, Facts] = {}
         for facts in found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 from collections.abc import Iterable
@@ -17,11 +16,10 @@ from weft.runtime.backends.dask.messages import quietly
 from weft.runtime.backends.dask.outbox import HeldResult
 from weft.runtime.backends.dask.tasks import given
 from weft.runtime.backends.dask.worker_registry import TICK, WorkerRegistry
-from weft.runtime.backends.payload import unpack
-from weft.runtime.backends.result_file import load
+from weft.runtime.backends.result_file import load_value
 
 
-class Results:
+class Results(dict[int, Any]):
     """Instance -> its result, held for the run or as a future.
 
     Dask recomputes lost results.
@@ -29,27 +27,14 @@ class Results:
 
     def __init__(self, registry: WorkerRegistry) -> None:
         self._registry = registry
-        self._kept: dict[int, HeldResult | Future] = {}
         self._here: dict[int, Any] = {}
         """Results fetched last."""
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def __contains__(self, instance: int) -> bool:
-        return instance in self._kept
-
-    def __getitem__(self, instance: int) -> Any:
-        return self._kept[instance]
-
-    def __setitem__(self, instance: int, result: HeldResult | Future) -> None:
-        self._kept[instance] = result
 
     def futures(self, instances: Iterable[int]) -> list[Future]:
         """Return results as futures: those held for the run are asked for by the client."""
         client, asked, found = self._registry.client, [], []
         for i in instances:
-            kept = self._kept[i]
+            kept = self[i]
             if isinstance(kept, HeldResult):
                 asked.append(kept.key)
                 kept = Future(kept.key, client)
@@ -62,28 +47,27 @@ class Results:
     def fetch(self, instance: int, *, alone: bool) -> Any:
         """Return a result; unless `alone`, fetch all others too."""
         if instance not in self._here:
-            asked = [instance] if alone else list(self._kept)
+            asked = [instance] if alone else list(self)
             self._here = dict(zip(asked, self._gathered(self.futures(asked)), strict=True))
         return self._here[instance]
 
     def forget(self, instance: int) -> None:
         """Release a result; Dask keeps its recipe while another result needs it."""
         self._here.pop(instance, None)
-        if instance in self._kept:
-            self._kept.pop(instance).release()
+        if instance in self:
+            self.pop(instance).release()
 
     def restore(self, instance: int, path: Path, key: str) -> None:
         """Load a result from a file, unless a worker has it."""
-        if instance in self._kept:
+        if instance in self:
             return
-        with tempfile.TemporaryDirectory() as folder:
-            data = dumps(unpack(load(path, Path(folder, "buffers"))))
+        data = dumps(load_value(path))
         with quietly(len(data)):
-            self._kept[instance] = self._registry.client.submit(given, data, key=key, pure=False)
+            self[instance] = self._registry.client.submit(given, data, key=key, pure=False)
 
     def clear(self) -> None:
         """Release all."""
-        for instance in list(self._kept):
+        for instance in list(self):
             self.forget(instance)
 
     def _gathered(self, futures: list[Any]) -> list[Any]:

@@ -11,7 +11,7 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -20,7 +20,7 @@ from typing import Any
 from distributed import get_worker, secede
 from distributed.protocol.pickle import dumps
 
-from weft.runtime.backends.local.worker import at_device, attempt, cannot_be_pickled, fill, loaded
+from weft.runtime.backends.local.worker import at_device, execute, fill, loaded_once
 
 NOTED_FROM = 4096
 """Smallest transfer in bytes that is reported."""
@@ -159,45 +159,24 @@ def unpacked_report(message: Mapping[str, Any]) -> Report | None:
 
 
 def _result(message_of: TaskMessage, values: Sequence[Any]) -> tuple[Any, Report]:
-    begin = time.perf_counter()
-    function = _function(message_of.function)
-    if isinstance(function, str):
-        return None, _failed(begin, "function", f"its function cannot be loaded here: {function}")
     rest = iter(values)
     inputs = [None if key is None else next(rest) for key in message_of.inputs]
 
-    def call() -> Any:
+    def call(function: Callable[..., Any]) -> Any:
         args, kwargs = pickle.loads(message_of.arguments)
         return function(*fill(args, inputs), **fill(kwargs, inputs))
 
-    branches, value, trouble = attempt(call, chooses=message_of.chooses)
-    if trouble is not None:
-        return None, _failed(begin, "raised", *trouble)
-    try:
+    def done(begin: float, value: Any, branches: tuple[Any, ...]) -> tuple[Any, Report]:
         size = size_of(value)
-    except BaseException as error:  # noqa: BLE001  # pickling runs code of the user
-        return None, _failed(begin, "unpicklable", cannot_be_pickled(value, error))
-    return value, {
-        "start": begin,
-        "finish": time.perf_counter(),
-        "size": size,
-        "branches": branches,
-    }
+        times = {"start": begin, "finish": time.perf_counter()}
+        return value, {**times, "size": size, "branches": branches}
 
+    def failed(begin: float, fault: str, text: str, trace: str) -> tuple[Any, Report]:
+        times = {"start": begin, "finish": time.perf_counter()}
+        return None, {**times, "fault": fault, "text": text, "traceback": trace}
 
-def _failed(begin: float, fault: str, text: str, trace: str = "") -> Report:
-    return {
-        "start": begin,
-        "finish": time.perf_counter(),
-        "fault": fault,
-        "text": " ".join(text.split()),
-        "traceback": trace,
-    }
-
-
-@lru_cache(maxsize=10_000)
-def _function(data: bytes) -> Any:
-    return loaded(data)
+    function = loaded_once(message_of.function)
+    return execute(function, call, done, failed, chooses=message_of.chooses)
 
 
 def size_of(value: Any) -> int:
@@ -234,7 +213,7 @@ def given(data: bytes) -> Any:
 def handshake(functions: Sequence[bytes], cores: Sequence[int]) -> dict[str, Any]:
     """Preload functions and pin cores; return process id and seconds of some work."""
     for data in functions:
-        _function(data)
+        loaded_once(data)
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
     return {"pid": os.getpid(), "seconds": work_seconds()}

@@ -49,14 +49,7 @@ SILENCE = 3.0
 
 
 class WorkerRegistry:
-    """The workers as devices.
-
-    Parameters
-    ----------
-    where : a `distributed.Client`, the address of a scheduler, or the own workers to start
-    kinds : name of a worker -> kind
-    grace_seconds : seconds to wait for a lost worker when nothing else is left to do
-    """
+    """The workers as devices, for the arguments of `DaskBackend`."""
 
     def __init__(
         self,
@@ -261,10 +254,7 @@ class WorkerRegistry:
         if isinstance(where, Client):
             return where
         if isinstance(where, str):
-            try:
-                return Client(where, set_as_default=False)
-            except (OSError, ValueError) as error:
-                raise InvalidInput(f"no Dask scheduler answers at '{where}': {error}") from None
+            return connected(where)
         self._specs = {spec.name: spec for spec in local_devices(where)}
         self.local = LocalDaskCluster(list(self._specs.values()))
         return Client(self.local.address, set_as_default=False)
@@ -330,6 +320,14 @@ class WorkerRegistry:
         # Processes of one machine share a clock; smaller differences are round-trip noise.
         clock = 0.0 if abs(offset) <= spread else offset
         inbox.put({"word": "ready", "site": site, "id": name, "offset": clock, **answer})
+
+
+def connected(address: str) -> Client:
+    """Return a client of the scheduler at an address."""
+    try:
+        return Client(address, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"no Dask scheduler answers at '{address}': {error}") from None
 
 
 def join_present(

@@ -63,10 +63,6 @@ class OwnServer:
             f"the HyperQueue server did not start (exit code {self._process.returncode})"
         )
 
-    def alive(self) -> bool:
-        """Return whether its process lives."""
-        return self._process.poll() is None
-
     def close(self) -> None:
         """End the server, its worker and their tasks."""
         if self._process.stdin is not None:

@@ -7,7 +7,6 @@ import contextlib
 import os
 import pickle
 import select
-import sys
 import time
 from collections.abc import Sequence
 from math import inf
@@ -21,7 +20,7 @@ from weft.runtime.backends.leftover_processes import end_descendants
 from weft.runtime.backends.local import worker
 from weft.runtime.backends.local.device import (
     LocalDevices,
-    local_cluster,
+    device_cluster,
     local_devices,
     with_nodes_of,
 )
@@ -35,6 +34,7 @@ from weft.runtime.backends.payload import (
     inline,
     make_folder,
     pack,
+    pickled,
     remove_folder,
     unpack,
 )
@@ -64,7 +64,7 @@ class LocalBackend(WorkerDevices):
         self.round_seconds = round_seconds
         self._next_round = 0.0
         super().__init__(local_devices(devices))
-        self._cluster = with_nodes_of(local_cluster(self.specs), devices)
+        self._cluster = with_nodes_of(device_cluster(self.specs), devices)
         self._results: dict[int, Payload] = {}
         self._events: list[Event] = []
         self._orders: dict[int, tuple[Order, WorkerLink]] = {}
@@ -351,7 +351,7 @@ class LocalBackend(WorkerDevices):
     def packed(self, value: Any, instance: int | None) -> Payload:
         """Pack arguments; once per instance, however often it runs."""
         if instance is None:
-            return pack(value, "never-written", shared_from=sys.maxsize)
+            return Payload(pickled(value)[0])
         if instance not in self._arguments:
             self._arguments[instance] = pack(value, f"{self._prefix}a{instance}")
         return self._arguments[instance]

@@ -101,14 +101,16 @@ def with_nodes_of(cluster: Cluster, given: object) -> Cluster:
     return replace(cluster, **{name: getattr(given, name) for name in GIVEN})
 
 
-def local_cluster(devices: Sequence[LocalDevice]) -> Cluster:
-    """Return the cluster; transfers cost nothing until they are measured."""
+def device_cluster(devices: Sequence[Any], name: str = "local", **columns: Any) -> Cluster:
+    """Return the cluster of devices; transfers cost nothing until they are measured."""
+    limits = [getattr(device, "memory", None) for device in devices]
     return Cluster(
-        name="local",
+        name=name,
         speed=[d.speed for d in devices],  # type: ignore[arg-type]  # a list becomes a column
         names=tuple(d.name for d in devices),
         kinds=tuple(d.kind for d in devices),
-        memory=[inf if d.memory is None else d.memory for d in devices],  # type: ignore[arg-type]
+        memory=[inf if m is None else m for m in limits],  # type: ignore[arg-type]
+        **columns,
     )
 
 

@@ -112,10 +112,6 @@ class WorkerLink(ABC):
         """Count an answer, which has the process id and the time of the worker."""
         self.handshakes_due -= 1
 
-    def start_failure(self) -> tuple[str, Literal["exited", "killed"]]:
-        """Return why the handshake failed."""
-        return cause_of(self.exit_code())
-
     @abstractmethod
     def exit_code(self, seconds: float = 0.0) -> int | None:
         """Wait for the end of the process; return its exit code, None if it still runs."""

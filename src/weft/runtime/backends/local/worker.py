@@ -15,9 +15,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import lru_cache
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from weft.runtime.backends.error_text import error_line, traceback_text
 from weft.runtime.backends.leftover_processes import (
@@ -30,6 +31,8 @@ from weft.runtime.backends.leftover_processes import (
 from weft.runtime.backends.local.pipe import MessagePipe
 from weft.runtime.backends.payload import Payload, outlived, pack, pickled, remove_folder, unpack
 
+R = TypeVar("R")
+
 Functions = dict[int, Callable[..., Any] | str]
 """Number -> function, or the reason why it could not be loaded."""
 
@@ -39,6 +42,8 @@ _THREAD: ContextVar[str] = ContextVar("device", default="")
 
 _OWN = str(Path(__file__).parents[2])
 """Folder of weft.runtime, whose frames are left out of tracebacks."""
+
+_NESTS = frozenset((list, tuple, dict))
 
 CLOSED_PIPE = 97
 """Exit code of a worker whose task closed the pipe to the driver."""
@@ -181,47 +186,60 @@ def _send(box: MessagePipe, message: bytes) -> None:
 
 
 def _perform(run: TaskRun, functions: Functions) -> bytes:
-    begin = time.perf_counter()
-    function = functions[run.function]
-    if isinstance(function, str):
-        return _failure(
-            run, begin, "function", f"its function cannot be loaded here: {function}", ""
-        )
     transfers: list[tuple[int, float, float]] = []
 
-    def call() -> Any:
+    def call(function: Callable[..., Any]) -> Any:
         args, kwargs = unpack(Payload(*run.arguments))
         if not run.inputs:
             return function(*args, **kwargs)
         inputs = _load(run, transfers)
         return function(*fill(args, inputs), **fill(kwargs, inputs))
 
-    branches, value, trouble = attempt(call, chooses=run.chooses)
-    if trouble is not None:
-        return _failure(run, begin, "raised", *trouble)
-    try:
+    def done(begin: float, value: Any, branches: tuple[Any, ...]) -> bytes:
         payload = pack(value, run.result) if run.result else Payload(pickled(value)[0])
         return pickle.dumps(
             ("done", run.number, begin, time.perf_counter(), tuple(payload), branches, transfers)
         )
-    except BaseException as error:  # noqa: BLE001
-        return _failure(run, begin, "unpicklable", cannot_be_pickled(value, error), "")
+
+    def failed(begin: float, *fault: str) -> bytes:
+        return pickle.dumps(("failed", run.number, begin, time.perf_counter(), *fault))
+
+    return execute(functions[run.function], call, done, failed, chooses=run.chooses)
 
 
-def attempt(
-    call: Callable[[], Any], *, chooses: bool
-) -> tuple[tuple[Any, ...], Any, tuple[str, str] | None]:
-    """Return branches and value of a call or, if it raised, error and traceback."""
+def execute(
+    function: Callable[..., Any] | str,
+    call: Callable[[Callable[..., Any]], Any],
+    done: Callable[[float, Any, tuple[Any, ...]], R],
+    failed: Callable[[float, str, str, str], R],
+    *,
+    chooses: bool,
+) -> R:
+    """Call a function of the user and return the report of its end, on any backend.
+
+    Parameters
+    ----------
+    function : or the reason why it could not be loaded
+    call : calls it with its arguments
+    done : makes the report from begin, value and branches; it pickles the value
+    failed : makes the report from begin, fault, text and traceback
+    chooses : whether the value names the branches to take
+    """
+    begin = time.perf_counter()
+    if isinstance(function, str):
+        return failed(begin, "function", f"its function cannot be loaded here: {function}", "")
+    branches: tuple[Any, ...] = ()
     try:
-        value = call()
-        return (*_split(value), None) if chooses else ((), value, None)
+        value = call(function)
+        if chooses:
+            branches, value = _split(value)
     except BaseException as error:  # noqa: BLE001  # sys.exit() in a task is a failure too
-        return (), None, (error_line(error), _users_traceback(error))
-
-
-def cannot_be_pickled(value: Any, error: BaseException) -> str:
-    """Return the error text for a result that cannot be pickled."""
-    return f"its result, a {type(value).__name__}, cannot be pickled: {error_line(error)}"
+        return failed(begin, "raised", error_line(error), _users_traceback(error))
+    try:
+        return done(begin, value, branches)
+    except BaseException as error:  # noqa: BLE001  # pickling runs code of the user
+        text = f"its result, a {type(value).__name__}, cannot be pickled: {error_line(error)}"
+        return failed(begin, "unpicklable", text, "")
 
 
 def loaded(data: bytes) -> Callable[..., Any] | str:
@@ -231,6 +249,10 @@ def loaded(data: bytes) -> Callable[..., Any] | str:
     except BaseException as error:  # noqa: BLE001  # this runs its module
         return error_line(error)
     return function
+
+
+loaded_once = lru_cache(maxsize=10_000)(loaded)
+"""`loaded` in processes whose tasks come with their functions."""
 
 
 def _load(run: TaskRun, transfers: list[tuple[int, float, float]]) -> list[Any]:
@@ -260,13 +282,23 @@ def fill(value: Any, inputs: list[Any]) -> Any:
     >>> fill((Slot(0), [Slot(1), 3]), ["a", "b"])
     ('a', ['b', 3])
     """
-    if isinstance(value, Slot):
-        return inputs[value.edge]
-    if type(value) in (list, tuple):
-        return type(value)(fill(v, inputs) for v in value)
-    if type(value) is dict:
-        return {k: fill(v, inputs) for k, v in value.items()}
-    return value
+    return replaced(value, lambda leaf: inputs[leaf.edge] if type(leaf) is Slot else leaf)
+
+
+def replaced(value: Any, new: Callable[[Any], Any]) -> Any:
+    """Return a value with its leaves, in lists, tuples and dicts, replaced by `new`.
+
+    Examples
+    --------
+    >>> replaced((1, [2, {"a": 3}]), str)
+    ('1', ['2', {'a': '3'}])
+    """
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return kind([replaced(v, new) if type(v) in _NESTS else new(v) for v in value])
+    if kind is dict:
+        return {k: replaced(v, new) if type(v) in _NESTS else new(v) for k, v in value.items()}
+    return new(value)
 
 
 def _split(value: Any) -> tuple[tuple[Any, ...], Any]:
@@ -283,12 +315,6 @@ def _split(value: Any) -> tuple[tuple[Any, ...], Any]:
         for w in words
     )
     return plain, rest
-
-
-def _failure(run: TaskRun, begin: float, fault: str, text: str, trace: str) -> bytes:
-    return pickle.dumps(
-        ("failed", run.number, begin, time.perf_counter(), fault, " ".join(text.split()), trace)
-    )
 
 
 def _users_traceback(error: BaseException) -> str:

@@ -16,7 +16,7 @@ from weft.runtime.backends.leftover_processes import (
 )
 from weft.runtime.backends.local.device import LocalDevice
 from weft.runtime.backends.local.poll import FilePoll
-from weft.runtime.backends.local.process import WorkerLink, WorkerProcess
+from weft.runtime.backends.local.process import WorkerLink, WorkerProcess, cause_of
 from weft.runtime.backends.real import RealBackend
 
 
@@ -99,7 +99,7 @@ class WorkerDevices(RealBackend):
     def _prepare(self, device: int) -> str:
         """Wait until a worker is up, and replace one that dies; return why it is left out."""
         while not (w := self._worker(device)).handshake():
-            text, fault = w.start_failure()
+            text, fault = cause_of(w.exit_code())
             self._dismiss(w)
             if self._left_out(w, text, fault):
                 return text

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from weft.runtime.backends.leftover_processes import VARIABLE
 from weft.runtime.backends.local.backend import LocalBackend
+from weft.runtime.backends.local.device import device_cluster
 from weft.runtime.backends.local.process import ONE_THREAD, WorkerLink
-from weft.runtime.backends.pilots.device import PilotDevice, pilot_cluster
+from weft.runtime.backends.pilots.device import PilotDevice
 from weft.runtime.backends.pilots.link import PilotJob, PilotLink
 from weft.runtime.backends.pilots.listener import PilotListener
 from weft.runtime.backends.pilots.program import BOOTSTRAP, PilotFacts
@@ -34,7 +35,12 @@ class PilotBackend(LocalBackend):
         super().__init__(1)
         self.pilots = list(specs)
         self.specs = list(specs)  # type: ignore[arg-type]
-        self._cluster = pilot_cluster(specs, self.name)
+        self._cluster = device_cluster(
+            specs,
+            self.name,
+            nodes=tuple(spec.node or self.name for spec in specs),
+            cores=[spec.cpus for spec in specs],
+        )
         self._workers: list[WorkerLink | None] = [None] * len(self.specs)
         self._start_seconds = start_seconds
         self._host = host

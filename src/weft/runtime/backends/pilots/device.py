@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
 
 from weft.errors import InvalidInput
-from weft.model import Cluster
 from weft.runtime.backends.local.device import LocalDevice, device_count, device_list
 
 
@@ -75,17 +73,4 @@ def _of_local(device: LocalDevice) -> PilotDevice:
         cpus=max(1, len(device.cores)),
         memory=device.memory,
         environment=device.environment,
-    )
-
-
-def pilot_cluster(devices: Sequence[PilotDevice], name: str) -> Cluster:
-    """Return the cluster; transfers cost nothing until they are measured."""
-    return Cluster(
-        name=name,
-        speed=[d.speed for d in devices],  # type: ignore[arg-type]  # a list becomes a column
-        names=tuple(d.name for d in devices),
-        kinds=tuple(d.kind for d in devices),
-        nodes=tuple(d.node or name for d in devices),
-        cores=[d.cpus for d in devices],  # type: ignore[arg-type]
-        memory=[inf if d.memory is None else d.memory for d in devices],  # type: ignore[arg-type]
     )

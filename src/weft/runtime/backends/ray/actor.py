@@ -17,13 +17,15 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from weft.runtime.backends.local.worker import attempt, cannot_be_pickled, fill, loaded, set_device
+from weft.runtime.backends.local.worker import execute, fill, loaded, set_device
 from weft.runtime.backends.ray.leading_imports import make_leading_imports
 from weft.runtime.backends.real import machine
 
 Packed = tuple[bytes, list[Any]]
 """A pickle and its large buffers, which Ray keeps in shared memory."""
 
+Performed = tuple[tuple[Any, ...], Packed | str]
+"""The report of a call for the driver, and its result."""
 
 GONE = "gone"
 """Marker in place of the result of a failed call."""
@@ -119,7 +121,7 @@ class DeviceActor:
         arguments: Packed,
         chooses: bool,
         *inputs: Packed | str | None,
-    ) -> tuple[tuple[Any, ...], Packed | str]:
+    ) -> Performed:
         """Call a function; return the report for the driver, and the result.
 
         Calls of a plan are made before their inputs exist: they fail if an input failed.
@@ -139,31 +141,24 @@ def perform(
     dumps: Callable[..., bytes],
     *,
     chooses: bool,
-) -> tuple[tuple[Any, ...], Packed | str]:
+) -> Performed:
     """Call a function; return the report for the driver, and the result.
 
     A text in place of a function says why it could not be loaded.
     """
-    begin = time.perf_counter()
-    if GONE in inputs:
-        return _failure(begin, "raised", "a task that it needs failed", "")
-    if isinstance(function, str):
-        return _failure(begin, "function", f"its function cannot be loaded here: {function}", "")
 
-    def call() -> Any:
+    def call(function: Callable[..., Any]) -> Any:
         values = [None if p is None else unpacked(p) for p in inputs]  # type: ignore[arg-type]
         args, kwargs = unpacked(arguments)
         return function(*fill(args, values), **fill(kwargs, values))
 
-    branches, value, trouble = attempt(call, chooses=chooses)
-    if trouble is not None:
-        return _failure(begin, "raised", *trouble)
-    try:
+    def done(begin: float, value: Any, branches: tuple[Any, ...]) -> Performed:
         result = packed(value, dumps)
-    except BaseException as error:  # noqa: BLE001  # pickling runs code of the user
-        return _failure(begin, "unpicklable", cannot_be_pickled(value, error), "")
-    return ("done", begin, time.perf_counter(), size_of(result), branches), result
+        return ("done", begin, time.perf_counter(), size_of(result), branches), result
 
+    def failed(begin: float, *fault: str) -> Performed:
+        return ("failed", begin, time.perf_counter(), *fault), GONE
 
-def _failure(begin: float, fault: str, text: str, trace: str) -> tuple[tuple[Any, ...], str]:
-    return ("failed", begin, time.perf_counter(), fault, " ".join(text.split()), trace), GONE
+    if GONE in inputs:
+        return failed(time.perf_counter(), "raised", "a task that it needs failed", "")
+    return execute(function, call, done, failed, chooses=chooses)

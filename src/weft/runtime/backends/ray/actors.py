@@ -13,7 +13,7 @@ from typing import Any
 from weft.errors import WeftError
 from weft.model import Cluster
 from weft.runtime.backends.calls import MAX_KILLED_STARTS, Calls
-from weft.runtime.backends.local.device import with_nodes_of
+from weft.runtime.backends.local.device import device_cluster, with_nodes_of
 from weft.runtime.backends.protocol import Transfer
 from weft.runtime.backends.ray.actor import DeviceActor, Packed
 from weft.runtime.backends.ray.links import probes
@@ -33,12 +33,7 @@ each attempt, as a busy machine may take longer to start one."""
 
 
 class ActorBackend(RealBackend):
-    """A backend with an actor per device, before the first order.
-
-    Parameters
-    ----------
-    devices, address, processors : as those of `RayBackend`
-    """
+    """A backend with an actor per device, before the first order; see `RayBackend`."""
 
     _calls: Calls[Packed]
     """Of the run; actors receive its functions before its clock starts."""
@@ -51,13 +46,7 @@ class ActorBackend(RealBackend):
         self._session = RaySession(devices, address, processors)
         self._ray = self._session.ray
         self.specs = self._session.specs
-        made = Cluster(
-            name="ray",
-            speed=[d.speed for d in self.specs],  # type: ignore[arg-type]  # becomes a column
-            names=tuple(d.name for d in self.specs),
-            kinds=tuple(d.kind for d in self.specs),
-        )
-        self._cluster = with_nodes_of(made, devices)
+        self._cluster = with_nodes_of(device_cluster(self.specs, "ray"), devices)
         if not (self._session.started or isinstance(devices, Cluster)):
             # Ray places the actors later. Each is taken to have a link of its own, until then.
             self._cluster = replace(self._cluster, nodes=self._cluster.names)

@@ -13,8 +13,6 @@ Results stay in Ray's object store. The decisions that matter, and why:
 from __future__ import annotations
 
 import contextlib
-import sys
-import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from math import inf
@@ -24,7 +22,6 @@ from typing import Any
 from weft.errors import WeftError
 from weft.model import Workload
 from weft.runtime.backends.calls import Calls, first_line
-from weft.runtime.backends.payload import pack, unpack
 from weft.runtime.backends.protocol import (
     Call,
     DeviceAdded,
@@ -42,7 +39,7 @@ from weft.runtime.backends.ray.own_tasks import OwnTasks, hosts_of
 from weft.runtime.backends.ray.plan import WholeCalls
 from weft.runtime.backends.ray.session import START_TRIES, Devices, HeadGone
 from weft.runtime.backends.ray.slots import ActorSlot, SentCall, TransferEstimator, cause_of_loss
-from weft.runtime.backends.result_file import load, save
+from weft.runtime.backends.result_file import load_value, save_value
 from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
 
 
@@ -169,15 +166,12 @@ class RayBackend(ActorBackend):
 
     def store(self, instance: int, path: Path) -> None:
         """Write a result to a file."""
-        save(pack(self.fetch(instance), "never-written", shared_from=sys.maxsize), path)
+        save_value(self.fetch(instance), path)
 
     def restore(self, instance: int, path: Path) -> None:
         """Load a result from a file, unless Ray has it."""
-        if instance in self._results:
-            return
-        with tempfile.TemporaryDirectory() as folder:
-            value = unpack(load(path, Path(folder, "buffers")))
-            self._results[instance] = self._ray.put(packed(value, self._dumps))
+        if instance not in self._results:
+            self._results[instance] = self._ray.put(packed(load_value(path), self._dumps))
 
     def finish(self) -> None:
         """End busy actors and drop all references."""
@@ -204,7 +198,7 @@ class RayBackend(ActorBackend):
 
         The driver does the rest if a task fails or an actor is lost.
         """
-        if any(isinstance(event, DeviceLost) for event in self._events):
+        if self._announces(DeviceLost):
             return
         values: dict[int, Any] = {}
 
@@ -259,7 +253,7 @@ class RayBackend(ActorBackend):
             self._receive(watched[ref], ref)
         if dead := self._session.gone():
             raise HeadGone(f"Ray's {dead} is gone, and with it the results of this run")
-        return any(isinstance(event, DeviceLost) for event in self._events)
+        return self._announces(DeviceLost)
 
     def _call(self, order: Order, device: int, inputs: list[Any]) -> SentCall:
         slot = self._slots[device]

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from weft.runtime.backends.local.worker import loaded
+from weft.runtime.backends.local.worker import loaded_once
 from weft.runtime.backends.protocol import Finished
 from weft.runtime.backends.ray.actor import Packed, perform, pickling
 from weft.runtime.backends.ray.slots import ActorSlot, TransferEstimator
-from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
+from weft.runtime.deciders.whole_plan import OnFinish, ParentsFirst, PlanRow
+from weft.runtime.inputs.functions import in_order
 
 TICK = 0.5
 """Seconds between two looks for lost devices."""
@@ -56,7 +55,6 @@ class OwnTasks:
         self._free = {device: 0.0 for host in hosts.values() for device in host.devices}
         self._values: dict[int, Any] = {}
         self._reports: dict[Any, PlanRow] = {}
-        self._ended: dict[int, Finished] = {}
 
     def submit(
         self, rows: Sequence[PlanRow], call_of: Callable[[int], tuple[str, bytes, Packed]]
@@ -78,7 +76,7 @@ class OwnTasks:
         self, disturbed: Callable[[], bool], keep: Callable[[int, Any], None], on_finish: OnFinish
     ) -> None:
         """Report the ends, parents first, until all ended, one failed or a device is lost."""
-        unreported = {row.instance: row.parents for row in self._reports.values()}
+        ends = ParentsFirst(self._reports.values())
         while self._reports and not disturbed():
             found, _ = self._ray.wait(list(self._reports), num_returns=1, timeout=TICK)
             if found:
@@ -86,31 +84,25 @@ class OwnTasks:
                     list(self._reports), num_returns=len(self._reports), timeout=0
                 )
             collected = [self._collect(ref) for ref in found]
-            if not all(collected):
+            if None in collected:
                 break
-            ready = deque(self._ended)
-            while ready:
-                instance = ready.popleft()
-                if instance not in self._ended or any(
-                    p in unreported for p in unreported[instance]
-                ):
-                    continue
-                del unreported[instance]
+            for row, event in filter(None, collected):
+                ends.add(row.instance, event)
+            for instance, event in ends.take():
                 keep(instance, self._values.pop(instance))  # Ray drops results without references
-                on_finish(instance, self._ended.pop(instance))
-                ready.extend(self._ended)
+                on_finish(instance, event)
         for ref in self._reports:
             self._ray.cancel(ref)
 
-    def _collect(self, ref: Any) -> bool:
-        """Note the end of a task; return False if it failed or was lost."""
+    def _collect(self, ref: Any) -> tuple[PlanRow, Finished] | None:
+        """Return a task and its end; None if it failed or was lost."""
         try:
             (word, begin, end, *rest), node, process = self._ray.get(ref)
         except self._ray.exceptions.RayError:
-            return False
+            return None
         row, host = self._reports.pop(ref), self._hosts.get(node)
         if word != "done" or host is None:
-            return False
+            return None
         shift = host.offset - self._zero
         start, finish = begin + shift, end + shift
         start = max([start, *(self._transfers.finish_of(parent) for parent in row.parents)])
@@ -122,10 +114,9 @@ class OwnTasks:
         )
         self._free[device] = finish = max(finish, start)
         self._transfers.made(row.instance, device, float(size), finish)
-        self._ended[row.instance] = Finished(
+        return row, Finished(
             0, device, start, finish, (float(size),), (branches,), moved, f"{node}-{process}"
         )
-        return True
 
 
 def hosts_of(slots: Iterable[ActorSlot | None]) -> dict[str, Host]:
@@ -147,20 +138,9 @@ def parents_first(rows: Sequence[PlanRow]) -> list[PlanRow]:
     >>> [row.instance for row in parents_first(rows)]
     [2, 0, 1]
     """
-    left = {row.instance: row for row in rows}
-    ordered = []
-    for instance in list(left):
-        stack = [instance]
-        while stack:
-            row = left.get(stack[-1])
-            missing = [p for p in row.parents if p in left] if row is not None else []
-            if missing:
-                stack.extend(reversed(missing))
-                continue
-            stack.pop()
-            if row is not None:
-                ordered.append(left.pop(row.instance))
-    return ordered
+    known = {row.instance: row for row in rows}
+    needs = {i: [p for p in row.parents if p in known] for i, row in known.items()}
+    return [known[i] for i in in_order(list(known), needs.__getitem__)]
 
 
 def task_of(function: bytes, name: str) -> Callable[..., tuple[Any, Any]]:
@@ -175,11 +155,6 @@ def task_of(function: bytes, name: str) -> Callable[..., tuple[Any, Any]]:
 
 def perform_task(function: bytes, arguments: Packed, *inputs: Packed) -> tuple[Any, Any]:
     """Run a call in a process of Ray; return (report, node, process) and the result."""
-    report, value = perform(_function(function), arguments, inputs, pickling(), chooses=False)
+    report, value = perform(loaded_once(function), arguments, inputs, pickling(), chooses=False)
     node = import_module("ray").get_runtime_context().get_node_id()
     return (report, node, os.getpid()), value
-
-
-@lru_cache(maxsize=10_000)
-def _function(data: bytes) -> Any:
-    return loaded(data)

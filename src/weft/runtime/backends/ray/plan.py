@@ -12,7 +12,7 @@ from math import inf
 
 from weft.runtime.backends.protocol import DeviceLost, Event, Failed, Finished
 from weft.runtime.backends.ray.slots import SentCall
-from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
+from weft.runtime.deciders.whole_plan import OnFinish, ParentsFirst, PlanRow
 
 AHEAD = 12
 """Calls per actor at a time."""
@@ -35,7 +35,7 @@ class WholeCalls:
     ) -> None:
         self._call = call
         self._call_off = call_off
-        self._parents = {row.instance: row.parents for row in rows}
+        self._planned = {row.instance for row in rows}
         self._lines: dict[int, deque[PlanRow]] = {}
         """Device -> rows to call, in planned order."""
         for row in rows:
@@ -43,8 +43,7 @@ class WholeCalls:
         self._called: set[int] = set()
         self._out: dict[int, dict[int, SentCall]] = {device: {} for device in self._lines}
         """Device -> order -> call without a report."""
-        self._unreported = dict.fromkeys(self._parents)
-        self._ended: dict[int, Finished] = {}
+        self._ends = ParentsFirst(rows)
 
     def follow(
         self,
@@ -64,10 +63,11 @@ class WholeCalls:
             for event in events:
                 if isinstance(event, Finished):
                     sent = self._out[event.device].pop(event.number)
-                    self._ended[sent.order.members[0]] = event
+                    self._ends.add(sent.order.members[0], event)
                 else:
                     others.append(event)
-            if not self._report_ends(on_finish):
+            go_on = [on_finish(*end) for end in self._ends.take()]
+            if not all(go_on):
                 self._retract(running())
             self._top_up()
         self._retract([])
@@ -91,20 +91,7 @@ class WholeCalls:
                     progress = True
 
     def _may_read(self, instance: int) -> bool:
-        return instance in self._called or instance not in self._parents
-
-    def _report_ends(self, on_finish: OnFinish) -> bool:
-        """Report ends, parents first: reports of several actors come in any order."""
-        go_on = True
-        while ready := [
-            i
-            for i in self._ended
-            if not any(parent in self._unreported for parent in self._parents[i])
-        ]:
-            for i in ready:
-                del self._unreported[i]
-                go_on &= on_finish(i, self._ended.pop(i))
-        return go_on
+        return instance in self._called or instance not in self._planned
 
     def _retract(self, running: list[SentCall | None]) -> None:
         """Retract all calls except the running ones."""

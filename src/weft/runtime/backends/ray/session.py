@@ -118,15 +118,7 @@ def import_ray() -> Any:
 
 
 class RaySession:
-    """A connection to Ray; `own`: `close` ends it.
-
-    Parameters
-    ----------
-    devices : a number, one `RayDevice` each, or a `Cluster`, the capacities of whose nodes Ray
-        reserves; by default one per processor core and per GPU
-    address : of a running Ray; by default the connected one, $RAY_ADDRESS, or a new one
-    processors : of a new one; by default as many as the devices need
-    """
+    """A connection to Ray, for the arguments of `RayBackend`; `own`: `close` ends it."""
 
     def __init__(
         self, devices: Devices, address: str | None, processors: int | None = None
@@ -163,7 +155,7 @@ class RaySession:
     def _start(self) -> None:
         self._init(
             "Ray did not start on this machine",
-            lambda: _start(self.ray, self._wanted, self._processors, self._token),
+            lambda: _start(self.ray, self._asked, self._processors, self._token),
             tries=START_TRIES,
         )
 
@@ -180,11 +172,16 @@ class RaySession:
 
     def _has_room(self) -> bool:
         """Return whether all that the devices ask for is free, in sum over all nodes."""
+        free = self.ray.available_resources()
+        return all(free.get(name, 0.0) >= amount for name, amount in self._asked.items())
+
+    @property
+    def _asked(self) -> dict[str, float]:
+        """Resources that all devices ask for, in sum."""
         asked: Counter[str] = Counter()
         for _, wants in self._wanted:
             asked.update(wants)
-        free = self.ray.available_resources()
-        return all(free.get(name, 0.0) >= amount for name, amount in asked.items())
+        return dict(asked)
 
     @property
     def _wanted(self) -> list[tuple[str, dict[str, float]]]:
@@ -303,27 +300,20 @@ class RaySession:
                 raise InvalidInput(
                     f"{who} asks for {_amounts(wants)}, which no node of Ray has; there is: {best}"
                 )
-        total, everyone = self.ray.cluster_resources(), self._wanted
-        for name in dict.fromkeys(name for _, wants in everyone for name in wants):
-            asked = sum(wants.get(name, 0.0) for _, wants in everyone)
+        total = self.ray.cluster_resources()
+        for name, asked in self._asked.items():
             if asked > total.get(name, 0.0):
-                who = f"{len(everyone)} {'nodes' if self.bundles else 'devices'}"
+                who = f"{len(self._wanted)} {'nodes' if self.bundles else 'devices'}"
                 raise InvalidInput(
                     f"{who} ask for {asked:g} {name}, Ray has "
                     f"{total.get(name, 0.0):g}; ask for less"
                 )
 
 
-def _start(
-    ray: Any, wanted: Sequence[tuple[str, dict[str, float]]], processors: int | None, token: str
-) -> None:
+def _start(ray: Any, total: dict[str, float], processors: int | None, token: str) -> None:
     """Start Ray on loopback (Ray replaces a `_node_ip_address` of 127.0.0.1)."""
     constants = importlib.import_module("ray._private.ray_constants")
     before = getattr(constants, "ENABLE_RAY_CLUSTER", None)
-    total: dict[str, float] = {}
-    for _, wants in wanted:
-        for name, amount in wants.items():
-            total[name] = total.get(name, 0.0) + amount
     cpus, memory = total.pop("CPU", 0.0), total.pop("memory", 0.0)
     total.pop("GPU", None)  # Ray finds the GPUs of this machine itself
     with environment({**QUIET, **ONE_THREAD, VARIABLE: token}):
