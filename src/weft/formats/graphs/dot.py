@@ -184,10 +184,7 @@ def read_dot(text: str, *, name: str) -> Workflow:
 
 
 def _task_names(nodes: dict[str, Attributes]) -> tuple[str, ...]:
-    """Return the labels, made distinct where several nodes have the same label.
-
-    A label that occurs several times gets the identifier of its node.
-    """
+    """Return the labels; those of several nodes get the identifiers of their nodes."""
     labels = []
     for node, row in nodes.items():
         label = row.get("label", "")

@@ -1,7 +1,4 @@
-"""STG, the Standard Task Graph Set of Kasahara's laboratory.
-
-It is described at kasahara.cs.waseda.ac.jp/schedule.
-"""
+"""STG, the Standard Task Graph Set (kasahara.cs.waseda.ac.jp/schedule)."""
 
 from __future__ import annotations
 

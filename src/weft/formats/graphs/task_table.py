@@ -12,9 +12,7 @@ TABLE_CELLS = 12
 
 
 def read_task_table(text: str, *, name: str) -> Workflow:
-    r"""Return the workflow of a table; `Problem.from_table` lists the columns.
-
-    Numbers may have units.
+    r"""Return the workflow of a table (see `Problem.from_table`) of numbers with units.
 
     Examples
     --------

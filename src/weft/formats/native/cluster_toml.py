@@ -87,10 +87,7 @@ Files by hand are short, and tomllib is slow.
 
 
 def read_cluster_toml(text: str, *, name: str) -> Cluster:
-    """Return the cluster that a TOML text describes.
-
-    `name` is used if the text has none.
-    """
+    """Return the cluster that a TOML text describes; `name` is for texts without one."""
     record = Record(parse_toml(text))
     record.only(("name", "links", "devices", "nodes", "network"))
     devices = list(_devices(record))
@@ -288,10 +285,7 @@ def _matrix(r: Record, key: str, unit: str) -> FloatArray:
 
 
 def write_cluster_toml(cluster: Cluster) -> bytes:
-    """Return the TOML text of a cluster.
-
-    Reading it gives the same cluster, bit for bit.
-    """
+    """Return the TOML text of a cluster; reading it gives the same one, bit for bit."""
     lines = [f"name = {quoted(cluster.name)}", "", "[links]"]
     for key in ("bandwidth", "latency"):
         lines += _link_lines(

@@ -1,7 +1,4 @@
-"""Paths to bytes, text and plain JSON.
-
-Every failure is one line that names the file.
-"""
+"""Paths to bytes, text and JSON; every failure is one line that names the file."""
 
 from __future__ import annotations
 
@@ -38,10 +35,7 @@ _BRACKETS = re.compile(r"[^\[\]{}]++")
 
 @contextmanager
 def naming(where: str) -> Iterator[None]:
-    """Prefix errors raised inside with the file name.
-
-    The message is one line that any terminal can show.
-    """
+    """Prefix errors raised inside with the file name; they become one plain line."""
     try:
         yield
     except WeftError as error:
@@ -65,10 +59,7 @@ def one_line(text: str) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a file, unpacked if it is gzip (detected by content).
-
-    The size is counted before the content is kept; see `limits`.
-    """
+    """Return the content of a file, unpacked if it is gzip; see `limits` for its size."""
     try:
         pipe = stat.S_ISFIFO(path.stat().st_mode)
         with io.BytesIO(_read_pipe(path)) if pipe else path.open("rb") as opened:
@@ -167,10 +158,7 @@ def decode_text(content: bytes) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """Parse strict JSON.
-
-    Refused: NaN literals, keys given twice, nesting that exhausts the stack.
-    """
+    """Parse strict JSON; refuse NaN literals, keys given twice and deep nesting."""
     _refuse_depth(text)
     try:
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)

@@ -38,10 +38,7 @@ class Cells:
         return next((v for c in columns if (v := self.values.get(c, "")) not in MISSING), default)
 
     def read(self, reader: Callable[[str], T], default: T, *columns: str) -> T:
-        """Return the first of the columns that has a value, read.
-
-        If none has one, the error names line and column.
-        """
+        """Return the first of the columns that has a value, read, or the default."""
         for column in columns:
             cell = self.values.get(column, "")
             if cell in MISSING:
@@ -102,9 +99,7 @@ def whole(cell: str) -> int:
 
 
 def binary_size(cell: str) -> float:
-    """Read bytes such as ``29.8 MB`` or ``512K``.
-
-    Units are in steps of 1024, as in the engines.
+    """Read bytes such as ``29.8 MB`` or ``512K``, in steps of 1024 as in the engines.
 
     Examples
     --------
@@ -135,10 +130,7 @@ def clock(cell: str) -> float:
 
 
 def moment(cell: str) -> float:
-    """Read a date and time of ISO 8601 as seconds since 1970.
-
-    Without a zone it is UTC.
-    """
+    """Read a date and time of ISO 8601, by default UTC, as seconds since 1970."""
     try:
         when = datetime.fromisoformat(cell)
         return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()

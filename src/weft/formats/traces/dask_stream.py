@@ -1,7 +1,4 @@
-"""Dask's task stream as JSON, and performance reports (HTML).
-
-The JSON is that of ``client.get_task_stream()``.
-"""
+"""Dask's task stream as JSON (``get_task_stream()``), and performance reports."""
 
 from __future__ import annotations
 
@@ -98,10 +95,7 @@ def _documents(text: str) -> Iterator[Any]:
 
 
 def _tables(document: Any) -> Iterator[dict[str, Any]]:
-    """Yield the tables with the columns of a task stream.
-
-    Bokeh 2 and 3 write them differently.
-    """
+    """Yield the tables with the columns of a task stream, of Bokeh 2 or 3."""
     waiting = [document]
     while waiting:
         part = waiting.pop()

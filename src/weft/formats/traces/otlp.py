@@ -1,7 +1,4 @@
-"""OpenTelemetry spans in OTLP JSON.
-
-A file is one document, or one per line as the collector writes.
-"""
+"""OpenTelemetry spans in OTLP JSON: one document, or one per line (collector)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Snakemake's benchmark files and its records of finished jobs.
-
-The records are in ``.snakemake/metadata``.
-"""
+"""Snakemake's benchmark files, and its records in ``.snakemake/metadata``."""
 
 from __future__ import annotations
 
@@ -57,10 +54,7 @@ def _lines(text: str) -> list[Cells]:
 
 
 def metadata_folder(folder: Path) -> Path | None:
-    """Return the folder of records: this one, or the one inside `.snakemake`.
-
-    None: there is none.
-    """
+    """Return the folder of records, this one or that inside `.snakemake`, or None."""
     for path in (folder, folder / "metadata", folder / ".snakemake" / "metadata"):
         if path.name == "metadata" and path.is_dir():
             return path
