@@ -30,9 +30,8 @@ from weft.learn.workflow.graph_module import GraphModule, make_batch, make_fores
 from weft.model.columns import FloatArray
 from weft.policies.graph.network import graph_network_of
 from weft.policies.graph.policy import GraphPolicy, TrainedGraph
-from weft.policies.policy import POLICIES
+from weft.policies.simulate import simulate
 from weft.rng import generator
-from weft.sim.simulate import simulate
 
 VALIDATION = 900_000
 """First seed of validation instances; training has lower seeds, evaluations 1,000,000 and above."""
@@ -211,8 +210,7 @@ class GraphScorer:
 
     @staticmethod
     def _cost(case: Instance, policy: str | GraphPolicy) -> float:
-        decider = POLICIES.create(policy) if isinstance(policy, str) else policy
-        trace = simulate(case.workload, decider, scenario=case.scenario)
+        trace = simulate(case.workload, policy, scenario=case.scenario)
         return float(trace.jct if case.workload.jobs > 1 else trace.makespan)
 
 
