@@ -152,6 +152,65 @@ def test_equal_devices_of_a_node_are_one_pool():
     assert pool_of_devices(problem).tolist() == [0, 0, 1, 2, 2, 2]
 
 
+def test_tasks_that_share_a_device_in_the_end_do_not_wait_for_a_transfer():
+    # A chain in turn on two equal devices, 10 s apart. Packing may put both tasks on one of them.
+    devices = [weft.Device(f"slot{i}", node="host") for i in range(2)]
+    cluster = weft.Cluster.of(
+        devices, weft.Links(bandwidth=1.0), capacity={"licence": {"host": 1.0}}
+    )
+    chain = Workflow(work=[1.0, 1.0], src=[0], dst=[1], data=[10.0], needs={"licence": [1.0, 1.0]})
+    plan = weft.plan(weft.Problem.bind(chain, cluster), "round-robin")
+    assert plan.schedule.device.tolist() == [0, 0]
+    assert plan.makespan == 2.0
+
+
+@pytest.mark.parametrize("planner", ["heft", "olb", "round-robin"])
+@pytest.mark.parametrize("seed", range(12))
+def test_no_task_of_a_packed_plan_can_start_earlier_alone(seed, planner):
+    problem = _drawn_with_links(seed)
+    schedule = weft.plan(problem, planner).schedule
+    assert weft.check(problem, schedule) == []
+    columns = {"device": schedule.device}
+    for t in range(problem.n):
+        seconds = schedule.finish[t] - schedule.start[t]
+        for at in sorted({0.0, *_arrivals(problem, schedule, t), *schedule.finish.tolist()}):
+            if at < schedule.start[t] - 1e-6:
+                start, finish = schedule.start.copy(), schedule.finish.copy()
+                start[t], finish[t] = at, at + seconds
+                earlier = weft.Schedule.of(**columns, start=start, finish=finish)
+                assert weft.check(problem, earlier) != [], (t, at)
+
+
+def _arrivals(problem, schedule, task):
+    """Return when each input of a task arrives at its device."""
+    w = problem.workflow
+    return [
+        schedule.finish[w.src[e]]
+        + problem.cluster.transfer_time(
+            int(schedule.device[w.src[e]]), int(schedule.device[task]), float(w.data[e])
+        )
+        for e in np.flatnonzero(w.dst == task)
+    ]
+
+
+def _drawn_with_links(seed: int) -> weft.Problem:
+    """Return tasks on two nodes of equal devices with slow links and few cores."""
+    rng = np.random.default_rng(seed)
+    n, names = 8, ("a", "b")
+    devices = [weft.Device(f"{node}{i}", node=node) for node in names for i in range(3)]
+    links = weft.Links(bandwidth=1.0, latency=0.5)
+    cluster = weft.Cluster.of(devices, links, capacity={"cores": dict.fromkeys(names, 3.0)})
+    src, dst = np.nonzero(np.triu(rng.random((n, n)) < 0.3, 1))
+    workflow = Workflow(
+        work=rng.uniform(1.0, 9.0, n),
+        src=src,
+        dst=dst,
+        data=rng.uniform(0.0, 8.0, len(src)),
+        cores=rng.integers(1, 3, n),
+    )
+    return weft.Problem.bind(workflow, cluster)
+
+
 def test_children_that_had_the_data_of_a_copy_go_after_their_parents():
     # The original of 0 starts at 5; its copy at 0 feeds 1, which starts at 1.
     devices = [weft.Device(f"d{i}", node="host") for i in range(2)]

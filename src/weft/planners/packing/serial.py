@@ -47,7 +47,23 @@ def pack(problem: Problem, schedule: Schedule) -> Schedule:
         (into, *pack_in_order(problem.arrays, make_pools(problem, into), order, pin))
         for into, order, pin in tries
     ]
-    return as_schedule(problem, *min(found, key=lambda rows: float((rows[2] + rows[3]).max())))
+    if alone is pool:
+        return as_schedule(problem, *min(found, key=lambda rows: length_of(rows[1:])))
+    made = [_left_shifted(problem, as_schedule(problem, *rows)) for rows in found]
+    return min(made, key=lambda schedule: schedule.makespan)
+
+
+def _left_shifted(problem: Problem, schedule: Schedule) -> Schedule:
+    """Return a schedule whose tasks start as early as their devices allow; none starts later.
+
+    A pool counts a transfer between two tasks even if the same device runs both in the end. In the
+    order of their starts, no task loses room to one placed before it: that one ends no later than
+    it did, and it has begun by then.
+    """
+    each = np.arange(problem.p)
+    _, order = devices_and_order(problem, schedule)
+    rows = pack_in_order(problem.arrays, make_pools(problem, each), order, schedule.device)
+    return as_schedule(problem, each, *rows)
 
 
 class ForwardBackward(NamedTuple):
@@ -114,17 +130,17 @@ def as_schedule(
     problem: Problem, pool: IntArray, chosen: IntArray, start: FloatArray, seconds: FloatArray
 ) -> Schedule:
     """Choose a device of its pool for each task, in order of start."""
-    device = np.zeros(problem.n, np.int64)
+    device, finish = np.zeros(problem.n, np.int64), start + seconds
     for k in range(int(pool.max()) + 1):
         members = np.flatnonzero(pool == k)
         free = np.zeros(len(members))
         tasks = np.flatnonzero(chosen == k)
-        for t in tasks[np.lexsort((start[tasks] + seconds[tasks], start[tasks]))].tolist():
+        for t in tasks[np.lexsort((finish[tasks], start[tasks]))].tolist():
             # The one that was free last leaves the others for longer tasks.
             able = np.flatnonzero(free <= start[t])
             at = int(able[np.argmax(free[able])])
-            device[t], free[at] = members[at], start[t] + seconds[t]
-    return Schedule.of(device=device, start=start, finish=start + seconds)
+            device[t], free[at] = members[at], finish[t]
+    return Schedule.of(device=device, start=start, finish=finish)
 
 
 @njit
