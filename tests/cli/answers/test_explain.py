@@ -64,12 +64,26 @@ def test_two_plans(files, capsys):
     assert json.loads(out)["against"]["seconds"] == 1.0
 
 
+def test_the_problem_is_that_of_the_schedule_beside_a_trace(files, capsys):
+    found = []
+    for first, second in (("move", "trace"), ("trace", "move")):
+        argv = (files[first], "--against", files[second], "--problem", files["problem"], "--json")
+        code, out, _ = run(capsys, *argv)
+        assert code == 0
+        found.append(json.loads(out))
+    assert found[0]["makespan"] == 6.0
+    assert found[0]["against"]["seconds"] == 6.0 - found[1]["makespan"]
+    assert found[1]["against"]["seconds"] == found[1]["makespan"] - 6.0
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
         (("move",), "holds a schedule; add --problem FILE"),
         (("problem",), "holds a problem, not a schedule"),
         (("trace", "--gpus", "1xT4"), "leave --gpus out"),
+        (("trace", "--against", "trace", "--problem", "problem"), "leave --problem out"),
+        (("trace", "--against", "trace", "--gpus", "1xT4"), "leave --gpus out"),
         (("trace", "--task", "t7"), "unknown task 't7'"),
         (("trace", "--task", "t1", "--against", "x"), "either --task or --against"),
     ],

@@ -334,3 +334,12 @@ def test_bad_input_is_refused():
         explain(plan, Problem.from_arrays([[1.0, 1.0]]))
     with pytest.raises(UnknownName, match="unknown task 't9'"):
         explain(plan, two_tasks()).rows_of("t9")
+
+
+def test_another_problem_beside_a_plan_or_a_trace_is_refused():
+    problem, other = two_tasks(), two_tasks()
+    plan = weft.plan(problem)
+    for result, what in ((plan, "plan"), (weft.simulate(problem, plan), "trace")):
+        assert explain(result, problem).makespan == plan.makespan
+        with pytest.raises(weft.InvalidInput, match=f"the {what} has its own problem"):
+            explain(result, other)

@@ -12,6 +12,7 @@ from weft.cli.arguments import (
     add_option,
     add_problem,
     problem_of_schedule,
+    refuse_given,
     taking,
 )
 
@@ -43,14 +44,14 @@ def run(args: argparse.Namespace) -> None:
     with notice(f"reading {args.file.name}"):
         from weft.model.explain import compare_explanations
 
-        found = _explained(args.file, args)
+        paths = [args.file] if args.against is None else [args.file, args.against]
+        found, *others = _explained(paths, args)
     if args.task is not None:
         rows = found.rows_of(args.task)
         details = {"task": args.task, "executions": [_details(found, r) for r in rows]}
         show(args, details, _task_text(found, args.task, rows))
         return
-    other = None if args.against is None else _explained(args.against, args)
-    difference = None if other is None else compare_explanations(other, found)
+    difference = compare_explanations(others[0], found) if others else None
     if args.json:
         against = None if difference is None else vars(difference)
         emit(found.as_dict() if against is None else {**found.as_dict(), "against": against})
@@ -60,26 +61,24 @@ def run(args: argparse.Namespace) -> None:
             print("\n" + wrapped(f"against {args.against}: {difference}"))
 
 
-def _explained(path: Path, args: argparse.Namespace) -> Explanation:
+def _explained(paths: list[Path], args: argparse.Namespace) -> list[Explanation]:
+    """Explain each file; the problem of the options is for schedules only."""
     from dataclasses import replace
 
-    from weft.errors import InvalidInput
     from weft.formats import load_result
     from weft.model import Trace
     from weft.model.explain import explain
 
     with taking(RESULTS):
-        result = load_result(path)
-    if isinstance(result, Trace):
-        given = [o for o in ("problem", "cluster", "gpus") if getattr(args, o) is not None]
-        if given and args.against is None:
-            raise InvalidInput(
-                f"{path}: holds a trace with its own problem; leave --{given[0]} out"
-            )
-        found = explain(result)
-    else:
-        found = explain(result, problem_of_schedule(path, args))
-    return replace(found, name=found.name or path.name)
+        results = [load_result(path) for path in paths]
+    if all(isinstance(result, Trace) for result in results):
+        refuse_given(args, "--problem --cluster --gpus", "for traces, which hold their own problem")
+    explained = []
+    for path, result in zip(paths, results, strict=True):
+        problem = None if isinstance(result, Trace) else problem_of_schedule(path, args)
+        found = explain(result, problem)
+        explained.append(replace(found, name=found.name or path.name))
+    return explained
 
 
 def _text(found: Explanation) -> str:

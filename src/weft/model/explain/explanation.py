@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import fsum
@@ -317,6 +317,7 @@ def explain(result: Planned | Schedule | Trace, problem: Problem | None = None) 
     Parameters
     ----------
     result : a plan, a trace, or a schedule with its `problem`
+    problem : that of a schedule; plans and traces have their own
 
     Examples
     --------
@@ -329,8 +330,10 @@ def explain(result: Planned | Schedule | Trace, problem: Problem | None = None) 
     't1 starts on d0 at 3 s: 10 B from t0 on d1 arrive after 2 s; d0 is free from 0 s.'
     """
     if isinstance(result, Trace):
+        _refuse_other(problem, result.workload.problems, "trace")
         name, table = result.policy, ExecutionTable.of_trace(result)
     elif isinstance(result, Planned):
+        _refuse_other(problem, (result.problem,), "plan")
         name = str(getattr(result, "planner", ""))
         table = ExecutionTable.of_schedule(result.problem, result.schedule)
     elif not isinstance(result, Schedule):
@@ -343,6 +346,14 @@ def explain(result: Planned | Schedule | Trace, problem: Problem | None = None) 
         name, table = "", ExecutionTable.of_schedule(problem, result)
     candidates = candidate_causes(table, capacity_waits(table))
     return Explanation(name, table, candidates, binding_causes(candidates))
+
+
+def _refuse_other(problem: Problem | None, own: Sequence[Problem], what: str) -> None:
+    """Refuse a problem beside a result that has another one of its own."""
+    if problem is not None and not any(problem is known for known in own):
+        raise InvalidInput(
+            f"the {what} has its own problem, which is not '{problem.name}'; leave problem out"
+        )
 
 
 def _started_later(t: ExecutionTable) -> list[list[int]]:
