@@ -277,8 +277,10 @@ def _forecaster(
     decider: PlanDecider, problem: Problem, history: History | None, keys: Sequence[CostKey]
 ) -> Forecaster | None:
     """Return the forecaster of a run; None if none of its tasks was measured before."""
-    if history is None or problem.workflow.conditional or problem.contended:
-        return None  # a forecast does not model branches and waits for capacities
+    from weft.learn.durations.end_time import not_modelled
+
+    if history is None or not_modelled(problem):
+        return None
     kinds = problem.workflow.kinds
     names = {
         key.kind: kinds[k] for key, k in zip(keys, problem.workflow.kind.tolist(), strict=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from weft.errors import InvalidInput, Unsupported
+from weft.errors import InvalidInput
 from weft.learn.durations.end_time import SAMPLES, Forecast, RunState, forecast_end
 from weft.learn.durations.spread import Residual, Spread
 from weft.model import Problem, Trace
@@ -52,11 +52,6 @@ def forecast(
     """
     if history is not None and past:
         raise InvalidInput("history and past are given; give one of the two")
-    if plan.problem.contended:
-        raise Unsupported(
-            f"tasks of '{plan.problem.name}' wait for the capacities of their nodes, which a "
-            "forecast does not model"
-        )
     known = History(history) if isinstance(history, str | Path) else history
     residuals: list[Residual] = [] if known is None else known.residuals()
     spread = Spread.of_traces(past) if past else Spread.of(residuals)

@@ -100,9 +100,11 @@ class RunForecasts:
     def update(self, run: ActiveRun) -> None:
         """Forecast the end from the present state of the run."""
         self._asked = time.monotonic()
-        problem, service = self.plan.problem, self.state.runs.service
-        if problem.workflow.conditional or problem.contended:
-            return  # a forecast does not model branches and waits for capacities
+        from weft.learn.durations.end_time import not_modelled
+
+        service = self.state.runs.service
+        if not_modelled(self.plan.problem):
+            return
         place, begun = job_of(self.state.runs, run), run.facts.get("begun")
         if place is None or begun is None:
             return
