@@ -113,3 +113,55 @@ def test_bad_questions():
     plan = weft.plan(problem)
     with pytest.raises(weft.InvalidInput, match="history and past are given"):
         weft.forecast(plan, history="h.sqlite", past=[followed(problem, plan, np.ones(1))])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"samples": 0}, "samples is 0; it must be a whole number, 20 or more"),
+        ({"scores": [0.0] * 20 + [float("nan")]}, "scores has a number that is not finite"),
+    ],
+)
+def test_wrong_options_are_refused(options, message):
+    plan = weft.plan(weft.Problem.from_arrays([[1.0], [2.0]]))
+    with pytest.raises(weft.InvalidInput, match=message):
+        weft.forecast(plan, **options)
+
+
+def test_the_state_of_another_plan_is_refused():
+    plan, other = (weft.plan(weft.Problem.from_arrays(np.ones((n, 1)))) for n in (2, 3))
+    with pytest.raises(weft.InvalidInput, match="the state of the run has task 2, but"):
+        weft.forecast(plan, state=RunState.before(other))
+
+
+def test_the_state_is_that_of_one_run_of_the_plan_at_a_time():
+    problem = weft.Problem.from_arrays([[1.0], [2.0]])
+    plan, trace = weft.plan(problem), weft.simulate(problem, "fifo")
+    for now in (float("nan"), -1.0, float("inf")):
+        with pytest.raises(weft.InvalidInput, match=r"now is .*; it must be a number 0 or more"):
+            RunState.during(plan, trace, now)
+    stream = weft.simulate(weft.Workload.of(problem, arrival=[0.0, 1.0]), "fifo")
+    other = weft.simulate(weft.Problem.from_arrays([[1.0]]), "fifo")
+    for wrong in (stream, other):
+        with pytest.raises(weft.InvalidInput, match="give that of one run of"):
+            RunState.during(plan, wrong, 1.0)
+
+
+def _fork(cluster: weft.Cluster) -> weft.Problem:
+    work, data = [1.0, 1.0, 1.0], [10.0, 10.0]
+    fork = weft.Workflow(work=work, src=[0, 0], dst=[1, 2], data=data)
+    return weft.Problem.bind(fork, cluster)
+
+
+def test_machines_that_a_forecast_does_not_model_are_refused():
+    # Two transfers share the port of a: 20 s, not 10 s. Loading takes 9 s. One core for two tasks.
+    network = weft.Topology.star("abc", up=1.0)
+    shared = weft.Cluster.of([weft.Device(n, node=n) for n in "abc"], network=network)
+    loading = weft.Cluster.of([weft.Device("a", setup={"task": 9.0})])
+    narrow = weft.Cluster.of(
+        [weft.Device("a"), weft.Device("b")], capacity={"cores": {"node0": 1.0}}
+    )
+    for cluster, words in ((shared, "a network"), (loading, "set-ups"), (narrow, "capacities")):
+        plan = weft.plan(_fork(cluster))
+        with pytest.raises(weft.Unsupported, match=f"does not model 'workflow': it has {words}"):
+            weft.forecast(plan)
