@@ -218,12 +218,7 @@ def with_kinds(workflow: Workflow, cluster: Cluster) -> Workflow:
 
 def _stream(problems: Sequence[Problem], load: float, seed: int) -> Workload:
     drawn = stream_of(
-        problems,
-        jobs=len(problems),
-        load=number(load, "load", above=True),
-        slack=4.0,
-        levels=3,
-        seed=seed,
+        problems, jobs=len(problems), load=number(load, "load", above=True), levels=3, seed=seed
     )
     each = np.arange(len(problems))
     paths = np.array([minimum_path(p) for p in problems])

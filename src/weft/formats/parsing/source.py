@@ -162,13 +162,11 @@ def parse_json(text: str) -> Any:
     _refuse_depth(text)
     try:
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
-    except json.JSONDecodeError as error:
-        raise InvalidInput(f"is not valid JSON: {error}") from None
     except RecursionError:
         raise InvalidInput("is nested too deeply to be read") from None
     except InvalidInput:
         raise
-    except ValueError as error:  # a whole number of more digits than Python converts
+    except ValueError as error:  # also a whole number of more digits than Python converts
         raise InvalidInput(f"is not valid JSON: {error}") from None
 
 
