@@ -12,6 +12,7 @@ from weft.errors import InvalidInput
 from weft.formats.native.stream_toml import load_stream
 from weft.model.trace import DONE
 from weft.runtime.session import session as session_module
+from weft.sim.view import Block, Decision
 
 DISTURBED = {"noise": 0.3, "slowdowns": 0.7, "failures": 0.7, "cancellations": 0.2}
 
@@ -213,6 +214,38 @@ def test_a_new_workflow_and_a_clock():
     now[0] = 2.0
     assert {a.device for a in session.decide()} == {"fast", "slow"}
     assert session.now == 2.0
+
+
+class OneAnswer:
+    """A policy that always returns the same object."""
+
+    name = "one-answer"
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def begin(self, workload, *, seed=0):
+        """Do nothing."""
+
+    def decide(self, view):
+        """Return the answer."""
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("t0", "it must return a Decision, a Block or None"),
+        (Decision(0, 2), "it chose device 2; there are devices 0 to 1"),
+        (Decision(7, 0), "it chose instance 7"),
+        (Block(0, 3.0), "it blocks a device until 3.0; now it is 3"),
+    ],
+)
+def test_wrong_decisions_are_refused(answer, words):
+    session = weft.Session(problem().cluster, OneAnswer(answer), workflows=[problem()])
+    session.arrived(at=3.0)
+    with pytest.raises(InvalidInput, match=f"policy 'one-answer': .*{words}"):
+        session.decide(at=3.0)
 
 
 def test_bad_reports_are_refused(tmp_path):

@@ -47,7 +47,7 @@ class FallbackDecider:
         while True:
             try:
                 decision = self.current.decide(self.life, now)
-                why = "" if decision is None else self._invalid(decision, now)
+                why = decision_fault(self.life, decision, now)
             except Exception as error:
                 if self.replaced:
                     raise
@@ -78,30 +78,6 @@ class FallbackDecider:
             f"but {len(jobs)} jobs are not finished ({why})"
         )
 
-    def _invalid(self, decision: object, now: float) -> str:
-        if not isinstance(decision, (Decision, Block)):
-            return f"it returned {decision!r}; it must return a Decision, a Block or None"
-        device = int(decision.device)
-        if not 0 <= device < len(self.life.machines):
-            return f"it chose device {device}; there are devices 0 to {len(self.life.machines) - 1}"
-        if isinstance(decision, Block):
-            return (
-                ""
-                if now < decision.until < inf
-                else f"it blocks a device until {decision.until}; now it is {now:g}"
-            )
-        instance = int(decision.instance)
-        if not 0 <= instance < len(self.life.place):
-            return (
-                f"it chose instance {instance}; there are instances 0 to {len(self.life.place) - 1}"
-            )
-        why = self.life.refusal(instance, device)
-        if why is None and instance in self.life.held:
-            why = "it waits for its next attempt"
-        if why is None and decision.copy >= 0:
-            why = self.life.copy_refusal(int(decision.copy), instance, device)
-        return f"it committed {self.life.stories.names[instance]}: {why}" if why else ""
-
     def _replace(self, why: str) -> None:
         self.replaced = why
         warnings.warn(
@@ -111,3 +87,26 @@ class FallbackDecider:
         )
         self.current = self._fallback()
         self.current.begin(self.life)
+
+
+def decision_fault(life: LiveLifecycle, decision: object, now: float) -> str:
+    """Return what is wrong with a decision; empty: nothing is."""
+    if decision is None:
+        return ""
+    if not isinstance(decision, (Decision, Block)):
+        return f"it returned {decision!r}; it must return a Decision, a Block or None"
+    device, devices, instances = int(decision.device), len(life.machines), len(life.place)
+    if not 0 <= device < devices:
+        return f"it chose device {device}; there are devices 0 to {devices - 1}"
+    if isinstance(decision, Block):
+        wrong = f"it blocks a device until {decision.until}; now it is {now:g}"
+        return "" if now < decision.until < inf else wrong
+    instance = int(decision.instance)
+    if not 0 <= instance < instances:
+        return f"it chose instance {instance}; there are instances 0 to {instances - 1}"
+    why = life.refusal(instance, device)
+    if why is None and instance in life.held:
+        why = "it waits for its next attempt"
+    if why is None and decision.copy >= 0:
+        why = life.copy_refusal(int(decision.copy), instance, device)
+    return f"it committed {life.stories.names[instance]}: {why}" if why else ""

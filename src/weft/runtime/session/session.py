@@ -18,6 +18,7 @@ from weft.model import Cluster, Problem, Workflow, Workload
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.load import load_policy
 from weft.registry import closest
+from weft.runtime.deciders.fallback import decision_fault
 from weft.runtime.deciders.policy import Decider, adaptive, batch_keys
 from weft.runtime.deciders.shadow import ShadowedDecider, ShadowReport
 from weft.runtime.engine.resumable import ResumableLifecycle
@@ -220,8 +221,7 @@ class Session:
         idle_only = self._shadow is None and getattr(self.policy, "idle_units_only", False)
         while self._life.ready and (not idle_only or self._some_idle(now)):
             try:
-                decision = self._decider.decide(self._life, now)
-                self._check(decision)
+                decision = self._ask(now)
             except Exception:
                 if made:  # they are committed: the caller must run them; the next call raises
                     break
@@ -395,21 +395,11 @@ class Session:
         self._due.add(device)
         self._unseen.update(slot for slot in slots if self._life.ended(slot))
 
-    def _check(self, decision: object) -> None:
-        life = self._life
-        why: str | None = None
-        if not isinstance(decision, Decision | Block | None):
-            why = "it must be a Decision, a Block or None"
-        elif decision is not None and not 0 <= decision.device < self.cluster.p:
-            why = "there is no such device"
-        elif isinstance(decision, Decision):
-            why = "there is no such task"
-            if 0 <= decision.instance < life.workload.instances:
-                why = life.refusal(decision.instance, decision.device)
-            if not why and decision.copy >= 0:
-                why = life.copy_refusal(decision.copy, decision.instance, decision.device)
-        if why:
-            raise InvalidInput(f"policy '{self.policy.name}' returned {decision!r}: {why}")
+    def _ask(self, now: float) -> Decision | Block | None:
+        decision = self._decider.decide(self._life, now)
+        if why := decision_fault(self._life, decision, now):
+            raise InvalidInput(f"policy '{self.policy.name}': {why}")
+        return decision
 
     def _commit(self, decision: Decision, now: float) -> list[Assignment]:
         group = self._life.batch(decision.instance, decision.device)
