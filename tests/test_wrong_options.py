@@ -49,9 +49,26 @@ def test_errors_of_sound_arguments_stay_what_they_are():
         fails(3)
 
 
-def test_missing_and_unknown_arguments_are_python_s_own_errors():
-    with pytest.raises(TypeError, match="unexpected keyword argument 'noyse'"):
-        weft.simulate(weft.Problem.from_arrays([[1.0]]), "eft", noyse=1.0)  # type: ignore[call-arg]
+def test_missing_arguments_are_python_s_own_errors():
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'workload'"):
+        weft.simulate()  # type: ignore[call-arg]
+
+
+TAKES_OPTIONS = [
+    name
+    for name in weft.__all__
+    if inspect.isroutine(getattr(weft, name)) and name not in NOT_CALLED
+]
+
+
+@pytest.mark.parametrize("name", TAKES_OPTIONS)
+def test_public_functions_refuse_unknown_options_with_the_closest_name(name, tmp_path):
+    """One sound call of each function, with one option more."""
+    sound = {call[0].split()[0]: call for call in calls(tmp_path)}
+    _, function, arguments, options = sound[name][:4]
+    last = list(inspect.signature(function).parameters)[-1]
+    with pytest.raises(weft.errors.UnknownName, match=r"no option|unknown option"):
+        function(*arguments, **options, **{f"{last}_": 1})
 
 
 def test_signatures_stay_visible():
@@ -88,7 +105,7 @@ def test_seeds_are_whole_numbers():
             weft.simulate(problem, "eft", seed=seed)  # type: ignore[arg-type]
 
 
-def test_an_annotation_that_nobody_can_look_up_hides_no_error():
+def test_an_annotation_that_cannot_be_looked_up_hides_no_error():
     space = {"__name__": "module_without_a_file", "typed": typed}
     exec("@typed\ndef half(x: 'Unknown'):\n    return x / 2\n", space)
     with pytest.raises(TypeError, match="unsupported operand"):

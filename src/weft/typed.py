@@ -1,7 +1,8 @@
 """`typed`: errors of public functions that name the argument of the wrong type.
 
 Arguments are compared with their annotations only after a failure: a call that succeeds costs
-nothing, and what works without being of the annotated type keeps working.
+nothing, and what works without being of the annotated type keeps working. An option that a
+function does not have is refused with the closest one.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from numpy.typing import ArrayLike
 
 from weft.arguments import shown
 from weft.errors import InvalidInput, WeftError
+from weft.registry import reject_unknown
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,7 +56,7 @@ _ELEMENTS = 1000
 def typed(function: Callable[P, R]) -> Callable[P, R]:
     """Raise `InvalidInput` if the function fails and an argument has the wrong type.
 
-    Types are those of the annotations.
+    Types are those of the annotations. An unknown option raises `UnknownName`.
 
     Examples
     --------
@@ -65,6 +67,10 @@ def typed(function: Callable[P, R]) -> Callable[P, R]:
     Traceback (most recent call last):
     ...
     weft.errors.InvalidInput: double: times is 'x'; it must be float
+    >>> double(time=3.0)
+    Traceback (most recent call last):
+    ...
+    weft.errors.UnknownName: double has no option 'time'; did you mean 'times'?
     """
 
     @wraps(function)
@@ -74,6 +80,7 @@ def typed(function: Callable[P, R]) -> Callable[P, R]:
         except WeftError:
             raise
         except _FAILURES as error:
+            _refuse_unknown_options(function, args, options)
             if wrong := _wrong_argument(function, args, options):
                 raise InvalidInput(wrong) from error
             raise
@@ -111,6 +118,23 @@ def description(cls: type[T]) -> type[T]:
     return typed_class(cls)
 
 
+def _refuse_unknown_options(
+    function: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any]
+) -> None:
+    """Raise `UnknownName` for the first option that is no parameter of the function."""
+    parameters = inspect.signature(function).parameters.values()
+    kinds = {p.kind for p in parameters}
+    if inspect.Parameter.VAR_KEYWORD not in kinds:
+        known = [p.name for p in parameters if p.kind is not inspect.Parameter.POSITIONAL_ONLY]
+        own = known[1:] if known[:1] in (["self"], ["cls"]) else known
+        reject_unknown(options, own, _called(function, args))
+
+
+def _called(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    """Return the name by which users call a function; of a constructor, that of the class."""
+    return type(args[0]).__name__ if function.__name__ == "__init__" else function.__qualname__
+
+
 def _wrong_argument(
     function: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any]
 ) -> str:
@@ -118,15 +142,14 @@ def _wrong_argument(
     signature = inspect.signature(function)
     try:
         given = signature.bind(*args, **options).arguments
-    except TypeError:  # an argument is missing or unknown, which Python's error says
+    except TypeError:  # an argument is missing, which Python's error says
         return ""
     hints = _hints(function)
     for name, value in given.items():
         kind = signature.parameters[name].kind
         single = kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
         if single and name in hints and (wrong := _misfit(value, hints[name], name)):
-            made = function.__name__ == "__init__"
-            return f"{type(args[0]).__name__ if made else function.__qualname__}: {wrong}"
+            return f"{_called(function, args)}: {wrong}"
     return ""
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.arguments import positive, valid_seed, whole
 from weft.errors import InvalidInput, UnknownName, Unsupported
-from weft.model import Problem, Scenario, Trace, Workload
+from weft.model import Problem, Scenario, Schedule, Trace, Workload
 from weft.model.columns import FloatArray
 from weft.model.metrics import TraceMetrics, trace_metrics
 from weft.planners import Plan
@@ -25,7 +25,7 @@ from weft.runtime.deciders.contender import load_contender
 from weft.typed import typed
 
 Contender = Any
-"""The name of a planner or policy, a planner, or whatever `simulate` takes as a policy."""
+"""The name of a planner or policy, a planner, or anything that `simulate` takes as a policy."""
 
 CompareProgress = Callable[
     [Sequence[tuple[Workload, Contender]]], Iterable[tuple[Workload, Contender]]
@@ -35,6 +35,8 @@ SAMPLED_ROWS = 20_000
 """Executions of a contender that are kept, beyond the trace of its first scenario."""
 
 UNCERTAINTY = ("noise", "bias", "slowdowns", "failures", "cancellations")
+OPTIONS = ("scenarios", "seed", "seconds", "objective", "progress")
+"""The other options of `compare`, for the closest name to an unknown one."""
 
 
 @typed
@@ -57,7 +59,7 @@ def compare(
     ----------
     problems : a problem, a workload (a stream of jobs), or several of them
     contenders : names of planners and policies (a name that is both means the planner), paths of
-        trained policies, or objects; a single one need not be in a list
+        trained policies, planners, policies, plans or schedules; a single one need not be in a list
     scenarios : futures to draw; noise, bias, slowdowns, failures and cancellations say how
         uncertain they are
     seconds : time limit of each plan, for planners that search
@@ -72,11 +74,13 @@ def compare(
     """
     scenarios = whole(scenarios, "scenarios", most=10**6)
     seed, seconds = valid_seed(seed), positive(seconds, "seconds")
-    reject_unknown(uncertainty, UNCERTAINTY, "compare")
+    reject_unknown(uncertainty, (*UNCERTAINTY, *OPTIONS), "compare")
     if objective not in OBJECTIVES:
         raise UnknownName(f"unknown objective '{objective}'{closest(objective, OBJECTIVES)}")
     worth = OBJECTIVES[objective][1]
     workloads = _with_unique_names([_workload(given) for given in _listed(problems)])
+    if not workloads:
+        raise InvalidInput("problems is empty; give a Problem or a Workload")
     if objective == "deadline" and not any((w.deadline < math.inf).any() for w in workloads):
         raise InvalidInput(
             "the objective is 'deadline', but none of the problems has deadlines; give workloads "
@@ -84,6 +88,8 @@ def compare(
         )
     several = isinstance(contenders, Sequence) and not isinstance(contenders, str)
     chosen = [load_contender(c) for c in (contenders if several else [contenders])]
+    if not chosen:
+        raise InvalidInput("contenders is empty; name planners or policies (see: weft list)")
     futures = {
         w.name: [Scenario.draw(w, seed=seed + s, **uncertainty) for s in range(scenarios)]
         for w in workloads
@@ -157,11 +163,11 @@ def _measure(
     worth: Callable[[TraceMetrics], float],
 ) -> tuple[Row, tuple[Trace, ...], FloatArray]:
     kind = _kind(contender)
-    made: list[Plan] = []
+    made: list[Plan] = _given_plan(contender, workload)
     try:
         if kind == "planner":
             made = [timed_plan(p, contender, seconds=seconds, seed=seed) for p in workload.problems]
-        decider = [p.schedule for p in made] or contender
+        decider = [p.schedule for p in made] if kind == "planner" else contender
         traces = [simulate(workload, decider, scenario=future, seed=seed) for future in futures]
     except Unsupported as error:
         return Row(workload.name, name, kind, refusal=str(error)), (), np.zeros(0)
@@ -221,15 +227,30 @@ def _bound_for(made: Plan | None, bound: float) -> float:
     return made.bound if made.schedule.copies else max(bound, made.proved)
 
 
+def _given_plan(contender: Contender, workload: Workload) -> list[Plan]:
+    """Return a contender that is a plan of this very problem: its bound holds."""
+    own = isinstance(contender, Plan) and contender.problem is workload.problems[0]
+    return [contender] if own else []
+
+
 def _kind(contender: Contender) -> str:
+    if isinstance(contender, Plan | Schedule):
+        return "plan"
     return "planner" if hasattr(contender, "solve") else "policy"
+
+
+def _name(contender: Contender) -> str:
+    """Return the name of a planner or policy, of a plan's planner, else of the type."""
+    if isinstance(contender, Plan):
+        return contender.planner
+    return str(getattr(contender, "name", type(contender).__name__.lower()))
 
 
 def _labels(chosen: Sequence[Contender]) -> dict[int, str]:
     """Return distinct names: there is a planner `heft` and a policy `heft`."""
     labels: dict[int, str] = {}
     for contender in chosen:
-        name = str(getattr(contender, "name", contender))
+        name = _name(contender)
         choices = (
             name,
             f"{name} ({_kind(contender)})",

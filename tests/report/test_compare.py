@@ -1,0 +1,65 @@
+"""`compare`: what may be compared, and how contenders are named."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import weft
+
+PROBLEM = weft.Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0], bandwidth=5.0)
+
+
+def test_plans_and_schedules_are_replayed_under_short_names():
+    plan = weft.plan(PROBLEM, "heft")
+    schedule = weft.plan(PROBLEM, "round-robin").schedule
+    rows = weft.compare(PROBLEM, [plan, schedule, "heft"]).rows
+    # HEFT runs both tasks on device 1, 1 + 4 s; round robin: 2 s, 10 bytes at 5 per second, 4 s.
+    assert {(row.contender, row.kind, row.makespan) for row in rows} == {
+        ("heft", "plan", 5.0),
+        ("heft (planner)", "planner", 5.0),
+        ("schedule", "plan", 8.0),
+    }
+
+
+def test_a_plan_brings_its_makespan_its_bound_and_its_planning_time():
+    plan = weft.plan(PROBLEM, "heft")
+    (row,) = weft.compare(PROBLEM, plan).rows
+    assert (row.planned, row.seconds) == (plan.makespan, plan.seconds)
+    assert row.gap == pytest.approx(plan.gap)
+
+
+def test_the_bound_of_a_plan_counts_for_no_other_problem():
+    slow = weft.Problem.from_arrays([[20.0, 10.0], [30.0, 40.0]], [[0, 1]], [0.0])
+    proven = replace(weft.plan(slow, "heft"), proved=40.0)
+    (row,) = weft.compare(PROBLEM, proven).rows
+    # The plan of `slow` uses both devices: 1 s, then 2 s for 10 bytes, then 3 s. No plan of PROBLEM
+    # takes less than 5 s: 2 + 3 s or 1 + 4 s on one device, 1 + 2 + 3 s or more on both.
+    assert (row.makespan, row.gap) == (6.0, pytest.approx(0.2))
+    assert np.isnan(row.planned)
+
+
+@pytest.mark.parametrize(
+    ("problems", "contenders", "message"),
+    [
+        ([], ["heft"], "problems is empty; give a Problem or a Workload"),
+        (PROBLEM, [], "contenders is empty; name planners or policies"),
+        ([3], ["heft"], "cannot compare on a int"),
+        (PROBLEM, [3], "policy is int; it must be a name, a path, or have begin and decide"),
+    ],
+)
+def test_nothing_to_compare_is_refused(problems, contenders, message):
+    with pytest.raises(weft.InvalidInput, match=message):
+        weft.compare(problems, contenders)
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("nois", "noise"), ("scenario", "scenarios")])
+def test_unknown_options_are_refused_with_the_closest_one(typed, meant):
+    with pytest.raises(weft.errors.UnknownName, match=rf"no option '{typed}'; .* '{meant}'\?$"):
+        weft.compare(PROBLEM, "heft", **{typed: 1})
+
+
+def test_a_workload_a_name_and_a_single_problem_need_no_list():
+    stream = weft.Workload.of(PROBLEM, arrival=[0.0, 9.0])
+    (row,) = weft.compare(stream, "fifo").rows
+    assert (row.contender, row.kind) == ("fifo", "policy")
