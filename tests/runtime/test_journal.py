@@ -19,7 +19,7 @@ import weft
 from tests.support import run_functions as f
 from weft.runtime import FakeBackend, LocalBackend, TaskFailed
 from weft.runtime.backends.payload import PREFIX
-from weft.runtime.journal import Journal, fingerprint, read_lines
+from weft.runtime.journal import Journal, fingerprint
 
 ROOT = Path(__file__).parents[2]
 
@@ -95,6 +95,12 @@ def test_a_killed_driver_leaves_nothing_and_continues(tmp_path, marks):
     again = [name for name in before if after[name] > before[name]]
     assert len(again) <= len(before) - finished
     _nothing_left(driver.pid)
+
+
+def read_lines(journal):
+    """Return the whole lines of a journal, which may not be there yet."""
+    lines = journal.read_bytes().splitlines(keepends=True) if journal.exists() else []
+    return [json.loads(line) for line in lines if line.endswith(b"\n")]
 
 
 def _finished(journal):

@@ -328,15 +328,6 @@ def _device(life: LiveLifecycle, entry: JournalEntry, names: Mapping[str, int]) 
     return next((d for d in range(len(life.machines)) if life.can_run(entry.instance, d)), None)
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a journal that can be read."""
-    try:
-        with open_private(path, "rb") as file:
-            return [found for line in file.read().splitlines() if (found := _parsed(line))]
-    except FileNotFoundError:
-        return []
-
-
 def _parsed(line: bytes) -> dict[str, Any] | None:
     try:
         found = json.loads(line)

@@ -88,10 +88,6 @@ class StageGraph:
             return labels[int(given)]
         raise InvalidInput(f"it returned {given!r}; its branches are {', '.join(labels)}")
 
-    def some_outcome(self, task: str) -> str | None:
-        """Return any branch of a task, for a request whose job is dropped at once."""
-        return self.labels[task][0] if self.labels[task] else None
-
     def takes(self, task: str, request: Request) -> Any:
         """Return the input of a task: values before it or the payload.
 

@@ -194,8 +194,9 @@ class UnitRunner:
 
     def _complete(self, work: Work) -> None:
         """Report an assignment to the session, then answer or drop its requests."""
+        # A request that failed has no outcome; its job is dropped at once, so any branch will do.
         outcomes = [
-            r.results[task][1] if task in r.results else self.graph.some_outcome(task)
+            r.results[task][1] if task in r.results else next(iter(self.graph.labels[task]), None)
             for r, task in work.members
         ]
         self._session.finished(work.assignment, outcomes)
@@ -256,7 +257,7 @@ class UnitRunner:
             unit.loading.clear()
             return
         if len(run.requests) > 1:
-            unit.works[0].runs.extendleft(run.singles())
+            unit.works[0].runs.extendleft(Run(run.task, [request]) for request in run.requests)
         else:
             run.requests[0].fail(StageFailed(f"stage '{run.task}' failed: {text}"))
         self._advance(unit)

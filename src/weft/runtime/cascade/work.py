@@ -23,10 +23,6 @@ class Run:
     """Time at which its unit is killed."""
     late: bool = False
 
-    def singles(self) -> list[Run]:
-        """Return a run per request."""
-        return [Run(self.task, [request]) for request in self.requests]
-
 
 @dataclass(eq=False)
 class Work:

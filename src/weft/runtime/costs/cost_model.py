@@ -171,12 +171,9 @@ def _least_positive(column: FloatArray) -> float:
 def _distance(a: Point, b: Point) -> tuple[float, float, float]:
     here, there = dict(a[2]), dict(b[2])
     names = dict.fromkeys([*here, *there])
-    apart_by = sum(_signed_apart(here.get(n, 0.0), there.get(n, 0.0)) for n in names)
+    logs = [(_signed_log(here.get(n, 0.0)), _signed_log(there.get(n, 0.0))) for n in names]
+    apart_by = sum(abs(one - other) for one, other in logs)
     return apart(a[0], b[0]), apart(a[1], b[1]), apart_by
-
-
-def _signed_apart(a: float, b: float) -> float:
-    return abs(_signed_log(a) - _signed_log(b))
 
 
 def _signed_log(x: float) -> float:

@@ -75,15 +75,8 @@ def argument_sizes(args: Iterable[Any], kwargs: Mapping[str, Any]) -> Sizes:
     >>> argument_sizes((1.5, "name", [1, 2, 3]), {"depth": 2})
     (('0', 1.5), ('2', 3.0), ('depth', 2.0))
     """
-    found = []
-    for place, value in enumerate(args):
-        size = size_of(value)
-        if size is not None:
-            found.append((str(place), size))
-    for name, value in kwargs.items():
-        size = size_of(value)
-        if size is not None:
-            found.append((name, size))
+    named = [*((str(place), value) for place, value in enumerate(args)), *kwargs.items()]
+    found = [(name, size) for name, value in named if (size := size_of(value)) is not None]
     return tuple(found[:MOST_SIZES])
 
 

@@ -54,24 +54,6 @@ def _kind(batch: Any) -> str:
     return f"{function_identity(items[0][0])} x {len(items)}"
 
 
-def _result(future: Future[Any]) -> Any:
-    """Return the result of a batch, or raise its exception.
-
-    Errors of pickling become joblib's own error.
-    """
-    try:
-        return future.result()
-    except (BrokenExecutor, CancelledError):
-        raise
-    except BaseException as error:
-        if isinstance(error.__cause__, RemoteTraceback):
-            raise
-        text = f"{type(error).__name__}: {error}"
-        raise PicklingError(
-            f"cannot pickle the task to send to a process, or its result: {text}"
-        ) from error
-
-
 def _limited(device: LocalDevice, limits: dict[str, str], *, pinned: bool) -> LocalDevice:
     """Return a device with limits of threads.
 
@@ -79,11 +61,6 @@ def _limited(device: LocalDevice, limits: dict[str, str], *, pinned: bool) -> Lo
     """
     environment = {**limits, **device.environment}
     return replace(device, cores=device.cores if pinned else (), environment=environment)
-
-
-def _effective(n_jobs: int) -> int:
-    """Return the number of processes for joblib's `n_jobs`, e.g. -1 for all cores."""
-    return n_jobs if n_jobs > 0 else max(len(local_devices(None)) + 1 + n_jobs, 1)
 
 
 def _backend_class() -> type:  # noqa: C901  # a class of short methods
@@ -115,12 +92,13 @@ def _backend_class() -> type:  # noqa: C901  # a class of short methods
             self._set(options)
 
         def effective_n_jobs(self, n_jobs: int | None) -> int:
-            """Return the number of processes."""
+            """Return the number of processes, e.g. for -1 one per core and GPU."""
             if n_jobs == 0:
                 raise ValueError("n_jobs == 0 in Parallel has no meaning")
             if self.devices is not None:
                 return len(local_devices(self.devices))
-            return _effective(self.default_n_jobs if n_jobs is None else n_jobs)
+            n_jobs = self.default_n_jobs if n_jobs is None else n_jobs
+            return n_jobs if n_jobs > 0 else max(len(local_devices(None)) + 1 + n_jobs, 1)
 
         def configure(
             self,
@@ -149,8 +127,21 @@ def _backend_class() -> type:  # noqa: C901  # a class of short methods
             return future
 
         def retrieve_result_callback(self, out: Future[Any]) -> Any:
-            """Return the result of a batch, or raise its exception."""
-            return _result(out)
+            """Return the result of a batch, or raise its exception.
+
+            Errors of pickling become joblib's own error.
+            """
+            try:
+                return out.result()
+            except (BrokenExecutor, CancelledError):
+                raise
+            except BaseException as error:
+                if isinstance(error.__cause__, RemoteTraceback):
+                    raise
+                text = f"{type(error).__name__}: {error}"
+                raise PicklingError(
+                    f"cannot pickle the task to send to a process, or its result: {text}"
+                ) from error
 
         def terminate(self) -> None:
             """End the executor; its processes are kept for the next one."""
