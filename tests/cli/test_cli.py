@@ -102,6 +102,9 @@ def test_plan_passes_the_options_of_a_search(problem, capsys):
     code, _, error = run(capsys, "plan", problem, *options, "--objective", "makespan=much")
     assert code == 2
     assert "--objective has 'makespan=much'" in error
+    code, _, error = run(capsys, "plan", problem, *options, "--seconds", "1")
+    assert code == 2
+    assert "seconds and iterations both limit the search; give one of the two" in error
     code, _, error = run(capsys, "plan", problem, "--threads", "2")
     assert code == 2
     assert "planner 'heft' has no option 'threads'" in error

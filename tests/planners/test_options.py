@@ -103,3 +103,9 @@ def test_limits_on_variants_are_numbers():
         for value in ("x", nan, [], object()):
             with pytest.raises(weft.InvalidInput, match=rf"^{option} is .*; it must be a number$"):
                 weft.plan(problem, "heft", **{option: value})
+
+
+@pytest.mark.parametrize("make", [weft.plan, timed_plan, weft.PlanCache().plan])
+def test_moves_and_a_time_limit_exclude_each_other(make):
+    with pytest.raises(weft.InvalidInput, match="seconds and iterations both limit the search"):
+        make(PROBLEM, "anytime", seconds=5.0, iterations=10)

@@ -183,6 +183,7 @@ def plan(
     seconds, seed = positive(seconds, "seconds"), valid_seed(seed)
     if isinstance(planner, str):
         chosen = _create(planner, options)
+        _refuse_two_limits(seconds, options)
     else:
         if not callable(getattr(planner, "solve", None)):
             raise InvalidInput(
@@ -315,6 +316,7 @@ def timed_plan(
     """
     if isinstance(planner, str):
         planner = _create(planner, options)
+        _refuse_two_limits(seconds, options)
     chosen = planner
     again = partial(plan, seconds=seconds, seed=seed, min_accuracy=min_accuracy, budget=budget)
     if "seconds" not in chosen.supports:
@@ -338,6 +340,12 @@ def _create(name: str, options: Mapping[str, object]) -> Planner:
     return PLANNERS.create(name, **options)
 
 
+def _refuse_two_limits(seconds: float | None, options: Mapping[str, object]) -> None:
+    """Refuse a time limit beside the number of moves that replaces it."""
+    if seconds is not None and options.get("iterations") is not None:
+        raise InvalidInput("seconds and iterations both limit the search; give one of the two")
+
+
 def _check_names(name: str, options: Iterable[str]) -> None:
     known = planner_options(name)
     for option in (o for o in options if o not in known):
@@ -351,10 +359,7 @@ def _check_names(name: str, options: Iterable[str]) -> None:
 
 
 def refuse_choices(problem: Problem, planner: str) -> None:
-    """Raise `Unsupported` for a workflow with choices.
-
-    Its tasks are not known beforehand.
-    """
+    """Refuse a workflow with choices: its tasks are not known beforehand."""
     if problem.workflow.conditional:
         raise Unsupported(
             f"planner '{planner}' does not plan workflow '{problem.name}': it has choices; "
