@@ -96,7 +96,7 @@ def test_one_straggler_is_no_change():
     for _ in range(20):
         model.observe([2.0], 2.0)
     model.observe([2.0], 200.0)
-    assert model.moments.watch[2] == 1.0  # the prior keeps its trust
+    assert model.moments.changes[0]["trust"] == 1.0  # the prior keeps its trust
     for _ in range(3):
         model.observe([2.0], 2.0)
     assert model.predict([2.0]).median == pytest.approx(2.0, rel=0.6)

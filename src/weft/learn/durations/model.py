@@ -28,6 +28,8 @@ from weft.errors import InvalidInput
 from weft.model.columns import FloatArray
 from weft.policies.hybrid.features import Features, log_seconds
 from weft.sim.kernel.jit import njit
+from weft.sim.kernel.records import record
+from weft.sim.kernel.tables import Table
 
 CLIP, SLACK = 4.0, 0.5
 """Residuals are clipped to 4 standard deviations, so that one straggler is no change.
@@ -41,16 +43,22 @@ PREDICTED = 3.0
 LEAST_TRUST = 1e-3
 
 
+VARIANCE = record("alpha beta", "")
+"""Inverse gamma distribution of the residual's variance: its shape and its rate."""
+CHANGES = record("upward downward trust", "")
+"""Cumulative sums of residuals in both directions; trust in the prior, initially 1."""
+
+
 class Moments(NamedTuple):
     """Sufficient statistics (sums of z z', z y and squared residuals) and their prior."""
 
     precision: FloatArray  # (k, k)
     information: FloatArray  # (k,)
-    noise: FloatArray  # (2,) shape and rate of the inverse gamma of the residual's variance
+    noise: Table  # (1,) VARIANCE
     prior_precision: FloatArray  # (k, k)
     prior_information: FloatArray  # (k,)
-    prior_noise: FloatArray  # (2,)
-    watch: FloatArray  # (3,) cumulative sums, upward and downward; trust in the prior, initially 1
+    prior_noise: Table  # (1,) VARIANCE
+    changes: Table  # (1,) CHANGES
     factor: FloatArray  # (k, k) Cholesky factor of the precision, lower
     weight: FloatArray  # (k,) posterior mean
     prior_factor: FloatArray  # (k, k)
@@ -143,15 +151,26 @@ class DurationModel:
             raise InvalidInput(f"noise is {self.noise}; it must be a number above zero")
         k = len(self.names) + 1
         self.centre, self.spread = np.zeros(k - 1), np.ones(k - 1)
-        self._begin(
-            np.eye(k) * (self.noise / 10.0) ** 2, np.zeros(k), np.array([0.5, 0.5 * self.noise**2])
-        )
+        self._begin(np.eye(k) * (self.noise / 10.0) ** 2, np.zeros(k), (0.5, 0.5 * self.noise**2))
 
-    def _begin(self, precision: FloatArray, information: FloatArray, noise: FloatArray) -> None:
+    def _begin(
+        self, precision: FloatArray, information: FloatArray, noise: tuple[float, float]
+    ) -> None:
+        """Start from a prior; `noise` is shape and rate of its `VARIANCE`."""
         k = len(information)
-        now = (precision.copy(), information.copy(), noise.copy())
-        solutions = np.zeros((k, k)), np.zeros(k), np.zeros((k, k)), np.zeros(k)
-        m = Moments(*now, precision, information, noise, np.array([0.0, 0.0, 1.0]), *solutions)
+        m = Moments(
+            precision=precision.copy(),
+            information=information.copy(),
+            noise=np.array([noise], VARIANCE),
+            prior_precision=precision,
+            prior_information=information,
+            prior_noise=np.array([noise], VARIANCE),
+            changes=np.array([(0.0, 0.0, 1.0)], CHANGES),
+            factor=np.zeros((k, k)),
+            weight=np.zeros(k),
+            prior_factor=np.zeros((k, k)),
+            prior_weight=np.zeros(k),
+        )
         _solve(m.precision, m.information, m.factor, m.weight)
         _solve(m.prior_precision, m.prior_information, m.prior_factor, m.prior_weight)
         self.moments = m
@@ -172,7 +191,8 @@ class DurationModel:
         information = share * z.T @ y + ridge * np.append(y.mean(), np.zeros(z.shape[1] - 1))
         residual = y - z @ np.linalg.solve(precision, information)
         variance = max(float(residual @ residual) / len(y), self.noise**2)
-        self._begin(precision, information, 0.5 * self.worth * np.array([1.0, variance]))
+        weight = 0.5 * self.worth
+        self._begin(precision, information, (weight, weight * variance))
 
     def observe(self, features: ArrayLike, seconds: float) -> float:
         """Learn from one duration; return its residual in predicted standard deviations."""
@@ -185,7 +205,7 @@ class DurationModel:
         """Predict the duration of one task."""
         m = self.moments
         centre, scale = _predict(m.factor, m.weight, m.noise, self._terms(features))
-        return Prediction(centre, scale, 2.0 * float(m.noise[0]))
+        return Prediction(centre, scale, 2.0 * float(m.noise[0]["alpha"]))
 
     def _terms(self, features: ArrayLike) -> FloatArray:
         row = self._features.rows(features)
@@ -226,9 +246,9 @@ def _solve(
 
 @njit
 def _predict(
-    factor: FloatArray, weight: FloatArray, noise: FloatArray, z: FloatArray
+    factor: FloatArray, weight: FloatArray, noise: Table, z: FloatArray
 ) -> tuple[float, float]:
-    """Return centre and scale of Student's t: its variance is b / a * (1 + z' P^-1 z)."""
+    """Return centre and scale of Student's t: its variance is beta/alpha * (1 + z' P^-1 z)."""
     k, centre, leverage = len(z), 0.0, 0.0
     half = np.empty(k)
     for i in range(k):
@@ -238,20 +258,22 @@ def _predict(
             s -= factor[i, x] * half[x]
         half[i] = s / factor[i, i]
         leverage += half[i] * half[i]
-    return centre, np.sqrt(noise[1] / noise[0] * (1.0 + leverage))
+    return centre, np.sqrt(noise[0].beta / noise[0].alpha * (1.0 + leverage))
 
 
 @njit
 def _changed(m: Moments, z: FloatArray, y: float, standard: float, alarm: float) -> bool:
     """Return whether the residuals signal a change; if so, set the trust in the prior."""
+    sums = m.changes[0]
     clipped = min(max(standard, -CLIP), CLIP)
-    m.watch[0] = max(0.0, m.watch[0] + clipped - SLACK)
-    m.watch[1] = max(0.0, m.watch[1] - clipped - SLACK)
-    if max(m.watch[0], m.watch[1]) <= alarm:
+    sums.upward = max(0.0, sums.upward + clipped - SLACK)
+    sums.downward = max(0.0, sums.downward - clipped - SLACK)
+    if max(sums.upward, sums.downward) <= alarm:
         return False
     centre, scale = _predict(m.prior_factor, m.prior_weight, m.prior_noise, z)
-    m.watch[:2] = 0.0
-    m.watch[2] = 1.0 if abs(y - centre) < PREDICTED * scale else max(KEPT * m.watch[2], LEAST_TRUST)
+    sums.upward = sums.downward = 0.0
+    agrees = abs(y - centre) < PREDICTED * scale
+    sums.trust = 1.0 if agrees else max(KEPT * sums.trust, LEAST_TRUST)
     return True
 
 
@@ -262,12 +284,13 @@ def _learn(m: Moments, z: FloatArray, y: float, forgetting: float, alarm: float)
     standard = (y - centre) / scale
     changed = _changed(m, z, y, standard, alarm)
     keep = min(forgetting, KEPT) if changed else forgetting
-    back = (1.0 - keep) * m.watch[2]
+    back = (1.0 - keep) * m.changes[0].trust
     # A change is not noise: counted as noise, it would hide the next change.
     squared = 1.0 if changed else min(standard * standard, CLIP * CLIP)
-    residual = 0.5 * squared * m.noise[1] / m.noise[0]
-    m.noise[0] = keep * m.noise[0] + back * m.prior_noise[0] + 0.5
-    m.noise[1] = keep * m.noise[1] + back * m.prior_noise[1] + residual
+    noise, prior = m.noise[0], m.prior_noise[0]
+    residual = 0.5 * squared * noise.beta / noise.alpha
+    noise.alpha = keep * noise.alpha + back * prior.alpha + 0.5
+    noise.beta = keep * noise.beta + back * prior.beta + residual
     k = len(z)
     for i in range(k):
         m.information[i] = keep * m.information[i] + back * m.prior_information[i] + z[i] * y
