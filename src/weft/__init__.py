@@ -3,6 +3,17 @@
 The public names are listed in `__init__.pyi` and load when they are first used, so that
 ``import weft`` costs numpy and no more.
 
+- `model`: workflows, clusters, problems, schedules and traces; the oracle; explanations
+- `formats`, `generators`: files to read and write; graphs, clusters and streams to draw
+- `sim`: the simulator, compiled and as its slow reference
+- `planners`: a plan beforehand; `policies`: one decision at a time
+- `learn`: training of policies; `runtime`: real runs, sessions and services
+- `report`: comparisons, statistics, charts and pages; `experiments`: published results repeated
+- `cli`: the command `weft`; `__main__` runs it
+- `errors`, `registry`, `rng`: exceptions, tables of names, random numbers
+- `arguments`, `typed`: checks of options and of their types; `display`: objects in notebooks
+- `gymnasium_import`: registers the environments once gymnasium is imported
+
 Examples
 --------
 >>> import weft

@@ -1,4 +1,4 @@
-"""Re-planning: a plain twin, the oracle, and what stays as it was."""
+"""Replanning: a plain twin, the oracle, and what stays as it was."""
 
 from __future__ import annotations
 

@@ -81,7 +81,9 @@ def _streams() -> dict[str, str]:
     for name in stream_names():
         stream = load_stream(name)
         problem = stream.problem
-        found[name] = f"{problem.n} tasks, {problem.p} units, {stream.jobs:,} jobs per draw"
+        found[name] = (
+            f"Jobs of up to {problem.n} tasks on {problem.p} units; {stream.jobs:,} jobs per draw."
+        )
     return found
 
 
