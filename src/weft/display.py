@@ -14,7 +14,20 @@ RENDERER = "weft.report.pages.notebook"
 """The module with `html_of`, `text_of`, `plot_of` and `frame_of`."""
 
 
-class Displayed:
+class Printed:
+    """A result that IPython shows as `print` does, not by its fields."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Give each class a method of its own: IPython prefers the `__repr__` of dataclasses."""
+        super().__init_subclass__(**options)
+        cls._repr_pretty_ = Printed._repr_pretty_  # type: ignore[method-assign]
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show the result as text in IPython."""
+        printer.text("..." if cycle else str(self))
+
+
+class Displayed(Printed):
     """A result that notebooks show as HTML and `print` shows as text.
 
     It also gives a picture and a table.
@@ -23,10 +36,6 @@ class Displayed:
     def __str__(self) -> str:
         """Return the result as text: a sentence and numbers."""
         return str(import_module(RENDERER).text_of(self))
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Show the result as text in IPython."""
-        printer.text("..." if cycle else str(self))
 
     def _repr_html_(self) -> str:
         """Return the result for notebooks: a sentence, numbers and a small chart."""

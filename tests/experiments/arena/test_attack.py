@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -103,3 +104,11 @@ def test_command_writes_the_worst_problem(tmp_path, capsys):
 def test_command_without_against_is_one_line(capsys):
     assert main(["attack", "heft"]) == 2
     assert "--against" in capsys.readouterr().err
+
+
+def test_makespans_on_the_command_line_have_units(capsys):
+    line = "attack olb --against heft --tasks 3 --devices 2 --runs 1 --steps 2"
+    assert main(line.split()) == 0
+    heading, _, row, *_ = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["run", "ratio", "olb", "heft", "tasks", "edges", "devices"]
+    assert len(re.findall(r"\d (?:s|ms|µs)\b", row)) == 2

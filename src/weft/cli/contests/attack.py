@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
     with notice(f"attacking {args.contender}"):
         from weft.experiments.arena.attack import attack
         from weft.formats import save
-        from weft.report.tables import table_text
+        from weft.report.tables import Column, table_text
 
     found = attack(
         args.contender,
@@ -62,7 +62,9 @@ def run(args: argparse.Namespace) -> None:
             }
         )
         return
-    print(table_text(found.rows()))
+    rows, names = found.rows(), {found.contender, found.against}
+    columns = [Column(k, unit="s") if k.strip() in names else Column(k) for k in rows[0]]
+    print(table_text(rows, columns))
     print(
         f"\n{found.contender} takes {found.worst.ratio:.3f} times as long as {found.against} on "
         f"the worst of {found.evaluations:,} problems"

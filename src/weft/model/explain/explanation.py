@@ -9,6 +9,7 @@ from math import fsum
 
 import numpy as np
 
+from weft.display import Printed
 from weft.errors import InvalidInput, UnknownName
 from weft.model.columns import FloatArray, IntArray
 from weft.model.explain.alternatives import Alternatives
@@ -57,7 +58,7 @@ class IdleGap:
 
 
 @dataclass(frozen=True, eq=False)
-class Explanation:
+class Explanation(Printed):
     """Causes, critical chain and idle times; numbers are rows of the plan or trace.
 
     Attributes

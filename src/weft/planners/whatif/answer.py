@@ -10,6 +10,7 @@ from weakref import WeakSet
 import numpy as np
 
 from weft.arguments import shown
+from weft.display import Printed
 from weft.errors import InvalidInput
 from weft.model import Problem, Schedule
 from weft.model.check import check
@@ -26,7 +27,7 @@ _CHECKED: WeakSet[Plan] = WeakSet()
 
 
 @dataclass(frozen=True, eq=False)
-class WhatIf:
+class WhatIf(Printed):
     """The answer: the plan before and after the changes.
 
     Attributes

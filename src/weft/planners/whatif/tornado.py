@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.arguments import as_float, shown, whole
+from weft.display import Printed
 from weft.errors import InvalidInput
 from weft.model import Problem
 from weft.model.variants import refuse_variants
@@ -62,7 +63,7 @@ class TornadoRow:
 
 
 @dataclass(frozen=True, eq=False)
-class Tornado:
+class Tornado(Printed):
     """Rows by seconds saved, the largest first."""
 
     before: Plan
