@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +32,12 @@ from weft.runtime.engine.events import Observer
 from weft.runtime.engine.failure import Failure, fetched
 from weft.runtime.engine.garbage import fewer_collections
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
+from weft.runtime.fingerprints import task_fingerprints
 from weft.runtime.inputs.variants import ChosenVariants
-from weft.runtime.journal import Journal, resume_promise
+from weft.runtime.journal import Journal, default_folder, resume_promise
 from weft.runtime.options import RunOptions
 from weft.runtime.progress import Progress
-from weft.runtime.resumption import open_journal, resume
+from weft.runtime.resumption import resume
 
 if TYPE_CHECKING:
     from weft.learn.durations.end_time import Forecast
@@ -82,7 +84,7 @@ class RunSettings:
     folder: str | Path | None = None
     keep: bool = True
     adapt: bool = True
-    shadow: str | Policy | None = None
+    shadow: str | PathLike[str] | Policy | None = None
     progress: bool = False
     live: LiveBoard | None = None
     seconds: float | None = None
@@ -132,7 +134,7 @@ class WorkflowRun:
         s, app, place = self.settings, self.app, self.place
         fixed = isinstance(self.picked.decider, Schedule)
         _say(resume_promise(s.run_id, keep=s.keep, schedule=fixed), shown=s.progress)
-        journal = open_journal(s.run_id, s.folder, app, self.workload, place, keep=s.keep)
+        journal = self._journal()
         display = Progress()
         observers = self._observers(journal, display)
         driver = self._driver(observers)
@@ -170,6 +172,15 @@ class WorkflowRun:
         if forecaster is not None and not (driver.failures or journal):
             self._keep_score(forecaster.first.score(trace.makespan))
         return trace
+
+    def _journal(self) -> Journal | None:
+        """Open the journal; None for a run without a name."""
+        s, app = self.settings, self.app
+        if s.run_id is None:
+            return None
+        root = default_folder() if s.folder is None else Path(s.folder)
+        marks = task_fingerprints(app.workflow, app.calls)
+        return Journal(root, s.run_id, self.workload, self.place, keep=s.keep, marks=marks)
 
     def _estimated(self, cluster: Cluster) -> Problem:
         """Return the problem on a cluster, with the durations that are expected."""

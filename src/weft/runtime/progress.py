@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 ROWS = 4
 """Maximum number of lines for devices; the rest is counted."""
 
-EVERY, FORESEEN = 0.2, 1.0
-"""Seconds between two updates, and between two forecasts."""
+EVERY = 0.2
+"""Seconds between two updates."""
 
 
 class Progress(Observer):
@@ -51,8 +51,6 @@ class Progress(Observer):
         self.predicted = predicted
         self.forecaster: Forecaster | None = None
         """Forecasts the end with a band; None: the share of the work done counts."""
-        self._band: tuple[float, float] | None = None
-        self._asked = -inf
         self.on = force or self.stream.isatty()
         self.width = width
         self._drawn = 0
@@ -146,10 +144,8 @@ class Progress(Observer):
         self._weigh(life)
         width = self.width or _columns(self.stream)
         left = self._left(now)
-        if self.forecaster is not None and now - self._asked >= FORESEEN:
-            self._asked = now
-            self._band = self._foresee(life, now)
-        band = None if self._band is None else tuple(max(end - now, 0.0) for end in self._band)
+        found = None if self.forecaster is None else self.forecaster.latest(life, now)
+        band = None if found is None else tuple(max(end - now, 0.0) for end in found.most)
         status = self._reader.read(life, now)
         lines = [
             summary(life, now, left, width, band),
@@ -162,13 +158,6 @@ class Progress(Observer):
         )
         self.stream.flush()
         self._drawn = max(self._drawn, len(lines))
-
-    def _foresee(self, life: LiveLifecycle, now: float) -> tuple[float, float] | None:
-        """Return the band of 90 % for the end; None without a forecast."""
-        try:
-            return self.forecaster.current(life, now).most if self.forecaster is not None else None
-        except (RuntimeError, IndexError):  # the run continues while this looks at it
-            return self._band
 
     def _left(self, now: float) -> float | None:
         share = self._done / self._all if self._all else 1.0

@@ -1,37 +1,15 @@
-"""Journals of runs: opened, or resumed with a warning for tasks that run again."""
+"""Runs that go on from their journals, with a warning for tasks that run again."""
 
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 
 from weft.errors import InvalidInput
-from weft.model import Workload
-from weft.runtime.backends.protocol import Backend
 from weft.runtime.engine.driver import Driver
-from weft.runtime.fingerprints import task_fingerprints
-from weft.runtime.inputs.functions import Application
-from weft.runtime.journal import Journal, default_folder
+from weft.runtime.journal import Journal
 
 CALLER = 4
 """Frames from a warning to the caller of `weft.run`."""
-
-
-def open_journal(
-    run_id: str | None,
-    folder: str | Path | None,
-    app: Application,
-    workload: Workload,
-    place: Backend,
-    *,
-    keep: bool,
-) -> Journal | None:
-    """Return the journal of a run; None without a name."""
-    if run_id is None:
-        return None
-    root = default_folder() if folder is None else Path(folder)
-    marks = task_fingerprints(app.workflow, app.calls)
-    return Journal(root, run_id, workload, place, keep=keep, marks=marks)
 
 
 def resume(driver: Driver, journal: Journal) -> None:

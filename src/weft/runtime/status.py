@@ -20,6 +20,9 @@ REASONS = {
 }
 """State of an instance -> what it waits for."""
 
+FORECAST_SECONDS = 1.0
+"""Seconds between two forecasts of the end of a run."""
+
 
 @dataclass(frozen=True)
 class DeviceStatus:

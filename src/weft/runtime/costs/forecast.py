@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from weft.model import Problem, Trace
 from weft.planners import Plan
 from weft.runtime.costs.history import History
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
+from weft.runtime.status import FORECAST_SECONDS
 from weft.typed import typed
 
 LIVE_SAMPLES = 100
@@ -82,6 +85,8 @@ class Forecaster:
         nothing = np.full(len(self.rows), np.nan)
         task, device = np.array(self.rows, np.int64).reshape(-1, 2).T
         self.first = self._of(RunState(0.0, task, device, nothing, nothing))
+        self._latest: Forecast | None = None
+        self._asked = -inf
 
     def current(
         self, life: LiveLifecycle, now: float, *, job: int = 0, begun: float = 0.0
@@ -91,6 +96,14 @@ class Forecaster:
         `job` is the run among others of a service, and `begun` its start on the service's clock.
         """
         return self._of(live_state(life, self.rows, now, job=job, begun=begun), LIVE_SAMPLES)
+
+    def latest(self, life: LiveLifecycle, now: float) -> Forecast | None:
+        """Return a forecast from about `FORECAST_SECONDS` ago; None before the first one."""
+        if now - self._asked >= FORECAST_SECONDS:
+            self._asked = now
+            with suppress(RuntimeError, IndexError):  # the run continues while this looks at it
+                self._latest = self.current(life, now)
+        return self._latest
 
     def _of(self, state: RunState, samples: int = SAMPLES) -> Forecast:
         return forecast_end(self.problem, state, self.spread, scores=self.scores, samples=samples)

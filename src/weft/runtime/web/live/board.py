@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 Drawing = Callable[[Plan | Trace], dict[str, Any]]
 """Makes the data of a chart; `weft.report` has it."""
 
-FORECAST_SECONDS = 1.0
-"""Seconds between two forecasts."""
-
 
 class LiveBoard(Observer):
     """The events of an observed run; `weft.run(live=...)` fills it.
@@ -57,8 +54,6 @@ class LiveBoard(Observer):
         self._waiting = WaitingHistory()
         self._life: LiveLifecycle | None = None
         self._forecaster: Forecaster | None = None
-        self._band: dict[str, Any] | None = None
-        self._asked = -inf
         self._seen: tuple[float, float] = (0.0, inf)
         """A run time, and its wall-clock time; inf: no event yet, the clock has not started."""
 
@@ -142,14 +137,11 @@ class LiveBoard(Observer):
             at, when = self._seen
             now = at if self.over else at + max(time.perf_counter() - when, 0.0)
             with suppress(RuntimeError, IndexError):  # the run continues while this looks at it
-                if self._forecaster is not None and now - self._asked >= FORECAST_SECONDS:
-                    self._asked = now
-                    found = self._forecaster.current(life, now)
-                    bands = {"half": found.half, "most": found.most, "median": found.median}
-                    self._band = {"at": now, **bands}
+                found = None if self._forecaster is None else self._forecaster.latest(life, now)
+                bands = None if found is None else {"at": found.now, **found.as_dict()}
                 status = self._reader.read(life, now)
                 self._waiting.look(now, lambda: status.waiting)
-                return {**status.as_dict(), "forecast": self._band}
+                return {**status.as_dict(), "forecast": bands}
             return {}
 
     # -- inside -------------------------------------------------------------

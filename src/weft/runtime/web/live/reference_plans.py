@@ -13,9 +13,10 @@ from weft.errors import WeftError
 from weft.planners.planner import Plan
 from weft.runtime.costs.estimates import estimated_problem
 from weft.runtime.costs.history import HistoryUnusable
+from weft.runtime.status import FORECAST_SECONDS
 from weft.runtime.web.http import run_in_threadpool
 from weft.runtime.web.limits import Refused
-from weft.runtime.web.live.board import FORECAST_SECONDS, describe
+from weft.runtime.web.live.board import describe
 from weft.runtime.web.live.status import crowding, job_of
 from weft.runtime.web.runs import ActiveRun
 from weft.runtime.web.state import ServerState
