@@ -163,7 +163,7 @@ class Registry(Generic[T]):
             if name in self._renamed:
                 raise UnknownName(f"{self.noun} '{name}' is now called '{self._renamed[name]}'")
             near = closest(name, self.names(), listing=self._listing)
-            raise UnknownName(f"unknown {self.noun} '{name}'{near}")
+            raise UnknownName(f"unknown {self.noun} '{_shown(name)}'{near}")
         return self._factories[name]
 
     def create(self, name: str, **options: object) -> T:

@@ -6,17 +6,21 @@ import gzip
 import io
 import json
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import weft
 from tests.fuzz.seeds.corpus import DOT, STATIC, STG, TASK_TABLE, TASKGRAPH, WFFORMAT
 from tests.fuzz.seeds.toml_files import MACHINES_TOML
 from tests.support.instances import assert_refused, conditional_problem, cut_trace
 from weft import formats
 from weft.errors import InvalidInput, WeftError
+from weft.formats.model_file import read_model
+from weft.formats.native.stream_toml import load_stream
 from weft.model import Cluster, Schedule, Workflow
 
 # A change of one letter may take the costs from a DOT graph.
@@ -480,3 +484,14 @@ def test_replaced_values_raise_nothing_else(which, data, folder):
     path = folder / "replaced.json"
     path.write_text(json.dumps(document))
     _read_with_all(path)
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "", "\ud800"])
+@pytest.mark.parametrize(
+    "read", [formats.load, formats.load_cluster, load_stream, read_model, weft.load_policy]
+)
+def test_names_that_no_file_can_have(name, read):
+    with pytest.raises(WeftError) as refused:
+        read(Path(name))
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 600

@@ -192,6 +192,7 @@ MANY = {
     "nodes.dot": "digraph {" + "a;" * 80 + "}",
     "edges.dot": "digraph {a" + "->b" * 80 + "}",
     "attributes.dax": "<adag " + " ".join(f'a{i}=""' for i in range(200)) + "/>",
+    "returns.dax": "<adag>" + "\r" * 2500 + "</adag>",
     "elements.dax": "<adag>" + "<job/>" * 40 + "</adag>",
     "text.toml": 'name = "' + "a" * 1200 + '"',
     "escapes.toml": 'name = "' + "\\n" * 130 + '"',

@@ -134,7 +134,7 @@ def find_model(name_or_path: str | Path) -> Path:
         raise InvalidInput(
             f"{card}: no such file; a model is a .json card, with its numbers beside"
         )
-    raise UnknownName(f"unknown model '{name}'{closest(name, bundled_models())}")
+    raise UnknownName(f"unknown model {shown(name)}{closest(name, bundled_models())}")
 
 
 def bundled_models() -> list[str]:
@@ -145,6 +145,8 @@ def bundled_models() -> list[str]:
 def card_path(path: str | Path) -> Path:
     """Return the path of the card, for a path with or without a suffix."""
     place = Path(path)
+    if not place.name:
+        raise InvalidInput(f"{place}: is no file; a model is a .json card, with its numbers beside")
     if place.suffix in {".safetensors", ".json"}:
         return place.with_suffix(".json")
     return place.with_name(place.name + ".json")
@@ -185,7 +187,7 @@ def _bounded(path: Path, limit: int) -> bytes:
     """Read a file unless it is larger than a limit."""
     try:
         size = path.stat().st_size
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a name that no file can have
         size = 0  # read_bytes names the trouble
     if size > limit:
         raise InvalidInput(f"has {size} bytes; a model may have at most {limit}")

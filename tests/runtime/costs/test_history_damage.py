@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import sqlite3
@@ -10,10 +11,12 @@ import warnings
 import pytest
 
 import weft
+from weft.errors import InvalidInput
 from weft.model import Workflow
 from weft.runtime import History
 from weft.runtime.costs.estimates import estimated_problem
 from weft.runtime.costs.history import HistoryUnusable, history_for_run
+from weft.runtime.costs.history_files import FORMAT
 from weft.runtime.costs.measurements import Measurement
 from weft.runtime.costs.recorder import keep_measurements
 
@@ -156,3 +159,18 @@ def test_an_empty_path_is_refused():
     for make in (History, history_for_run):
         with pytest.raises(weft.InvalidInput, match="the path of the history is empty"):
             make("")
+
+
+@pytest.mark.parametrize("sizes", ["[" * 5000, '{"a": 1' + "0" * 400 + "}", '{"a": NaN}', "[1]"])
+@pytest.mark.parametrize("suffix", [".csv", ".json"])
+def test_an_exported_history_with_odd_sizes_is_refused(sizes, suffix, tmp_path):
+    quoted = sizes.replace('"', '""')
+    row = {"kind": "gemm", "device": "cpu", "seconds": 1.0, "sizes": sizes}
+    text = (
+        f'kind,device,seconds,sizes\ngemm,cpu,1,"{quoted}"\n'
+        if suffix == ".csv"
+        else json.dumps({"format": FORMAT, "tasks": [row]})
+    )
+    (tmp_path / f"odd{suffix}").write_text(text)
+    with pytest.raises(InvalidInput, match="measurement 1: sizes must be an object of numbers"):
+        History(tmp_path / "history.sqlite").import_from(tmp_path / f"odd{suffix}")

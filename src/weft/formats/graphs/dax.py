@@ -132,6 +132,8 @@ def read_dax(content: bytes, *, name: str) -> Workflow:
     check_cells(ELEMENT_CELLS * elements, f"an XML text of {elements} elements")
     attributes = content.count(b"=")
     check_cells(ATTRIBUTE_CELLS * attributes, f"an XML text of {attributes} attributes")
+    parts = content.count(b"\r") + content.count(b"&")  # each ends a piece of text
+    check_cells(parts, f"an XML text of {parts} returns and references")
     parser = expat.ParserCreate()
     reader = _Reader(parser)
     parser.StartElementHandler = reader.start

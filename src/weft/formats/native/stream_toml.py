@@ -61,6 +61,7 @@ from pathlib import Path
 
 import numpy as np
 
+from weft.arguments import shown
 from weft.errors import InvalidInput, UnknownName
 from weft.formats.native.cluster_toml import MACHINE_KEYS, parse_toml, read_batch_curve, read_setup
 from weft.formats.native.network import read_network
@@ -141,7 +142,8 @@ def _read(where: str) -> str:
         place = files("weft.formats").joinpath("streams", f"{where}.toml")
         return place.read_text(encoding="utf-8")
     if not where.endswith(".toml") and not is_there(Path(where)):
-        raise UnknownName(f"unknown stream '{where}'{closest(where, shipped)}; or give a TOML file")
+        near = closest(where, shipped)
+        raise UnknownName(f"unknown stream {shown(where)}{near}; or give a TOML file")
     return decode_text(read_bytes(Path(where)))
 
 

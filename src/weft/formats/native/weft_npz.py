@@ -11,7 +11,7 @@ import re
 import sys
 import warnings
 import zipfile
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,12 +90,12 @@ def read_npz(content: bytes) -> dict[str, Any]:
         with zipfile.ZipFile(io.BytesIO(content)) as archive, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for member in _members(archive):
-                data = archive.read(member)
-                shape, dtype = _header(member.filename, data)
+                with archive.open(member) as stream:
+                    shape, dtype = _header(member, stream)
                 # Small types are widened, and text without a character takes no bytes here.
                 cells += math.prod(shape) * (WORD_CELLS if dtype.kind == "U" else 1)
                 check_cells(cells, "an archive of so many numbers and texts")
-                array = _read_array(member.filename, data)
+                array = _read_array(member.filename, archive.read(member))
                 _enter(nested, member.filename.removesuffix(".npy"), array)
     except InvalidInput:
         raise
@@ -110,9 +110,9 @@ def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     return members
 
 
-def _header(name: str, content: bytes) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _header(member: zipfile.ZipInfo, stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Return the shape and the type of an array; refuse those that do not fit its bytes."""
-    stream = io.BytesIO(content)
+    name = member.filename
     version = np.lib.format.read_magic(stream)
     if version not in {(1, 0), (2, 0)}:
         raise InvalidInput(f"'{name}' has the unknown NPY version {version}")
@@ -129,10 +129,10 @@ def _header(name: str, content: bytes) -> tuple[tuple[int, ...], np.dtype[Any]]:
     if dtype.kind not in "fiubU":
         raise InvalidInput(f"'{name}' holds {dtype}; it must hold numbers, true and false, or text")
     # In Python's whole numbers: numpy's would wrap around.
-    if math.prod(shape) * dtype.itemsize != len(content) - stream.tell():
+    if math.prod(shape) * dtype.itemsize != member.file_size - stream.tell():
         raise InvalidInput(
             f"'{name}' declares shape {shape} of {dtype}, but has "
-            f"{len(content) - stream.tell()} bytes"
+            f"{member.file_size - stream.tell()} bytes"
         )
     return shape, dtype
 

@@ -55,9 +55,12 @@ def _lines(text: str) -> list[Cells]:
 
 def metadata_folder(folder: Path) -> Path | None:
     """Return the folder of records, this one or that inside `.snakemake`, or None."""
-    for path in (folder, folder / "metadata", folder / ".snakemake" / "metadata"):
-        if path.name == "metadata" and path.is_dir():
-            return path
+    try:
+        for path in (folder, folder / "metadata", folder / ".snakemake" / "metadata"):
+            if path.name == "metadata" and path.is_dir():
+                return path
+    except OSError:  # a name that is too long
+        pass
     return None
 
 

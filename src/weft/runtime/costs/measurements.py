@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, NamedTuple
 
+from weft.arguments import as_float
 from weft.runtime.costs.keys import Sizes
 
 
@@ -83,9 +84,12 @@ def parse_sizes(text: str) -> Sizes:
     """Return the sizes in a text written by `sizes_text`; `ValueError` if it is none."""
     if not text:
         return ()
-    values = json.loads(text)
+    try:
+        values = json.loads(text)
+    except RecursionError:
+        values = None
     if not isinstance(values, dict) or not all(
-        type(v) in (int, float) and isfinite(v) for v in values.values()
+        type(v) in (int, float) and isfinite(as_float(v)) for v in values.values()
     ):
         raise ValueError(f"sizes must be an object of numbers, not {text[:80]!r}")
     return tuple((name, float(value)) for name, value in values.items())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
+from weft.arguments import shown
 from weft.errors import UnknownName
 from weft.planners import PLANNERS
 from weft.policies import POLICIES
@@ -20,7 +21,7 @@ def load_contender(given: Any) -> Any:
     >>> load_contender("heft").name, load_contender("tuned-list").name
     ('heft', 'tuned-list')
     """
-    if not isinstance(given, str | Path):
+    if not isinstance(given, str | PathLike):
         return given
     name = str(given)
     if name in PLANNERS:
@@ -32,4 +33,4 @@ def load_contender(given: Any) -> Any:
             raise
         known = [*PLANNERS.names(), *POLICIES.names()]
         near = closest(name, known, listing="weft list")
-        raise UnknownName(f"unknown planner or policy '{name}'{near}") from None
+        raise UnknownName(f"unknown planner or policy {shown(name)}{near}") from None
