@@ -18,7 +18,7 @@ class Printed:
     """A result that IPython shows as `print` does, not by its fields."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Give each class a method of its own: IPython prefers the `__repr__` of dataclasses."""
+        """Give each class its own method: IPython prefers the `__repr__` of dataclasses."""
         super().__init_subclass__(**options)
         cls._repr_pretty_ = Printed._repr_pretty_  # type: ignore[method-assign]
 

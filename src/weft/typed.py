@@ -131,7 +131,7 @@ def _refuse_unknown_options(
 
 
 def _called(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
-    """Return the name by which users call a function; of a constructor, that of the class."""
+    """Return the name of a function; of a constructor, that of its class."""
     return type(args[0]).__name__ if function.__name__ == "__init__" else function.__qualname__
 
 

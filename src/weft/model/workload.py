@@ -190,7 +190,7 @@ class Workload:
 
     @cached_property
     def setup(self) -> FloatArray:
-        """(kinds, p, 3) the set-up of each kind on each device, as `Cluster.setup_of` has it."""
+        """(kinds, p, 3) set-up of each kind on each device, see `Cluster.setup_of`."""
         return self.cluster.setup_of(self.kinds)
 
     def problem_of(self, job: int) -> Problem:

@@ -87,7 +87,7 @@ class View:
     setup: FloatArray | None = None
 
     def moment(self) -> tuple[object, ...]:
-        """Return a value that changes with ended tasks, jobs and speeds, not with decisions.
+        """Return a value that changes with ended tasks, jobs and speeds, not decisions.
 
         Two moments may be at the same time: a task may take no time.
         """

@@ -111,7 +111,7 @@ def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
 
 
 def _header(member: zipfile.ZipInfo, stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Return the shape and the type of an array; refuse those that do not fit its bytes."""
+    """Return shape and type of an array; refuse those that do not fit its bytes."""
     name = member.filename
     version = np.lib.format.read_magic(stream)
     if version not in {(1, 0), (2, 0)}:

@@ -174,7 +174,7 @@ def forecast_end(
 
 
 def not_modelled(problem: Problem) -> str:
-    """Return the feature of a problem that a forecast does not model; "": there is none."""
+    """Return the feature of a problem that forecasts do not model; "": none."""
     features = {
         "choices: the tasks that will run are not known": problem.workflow.conditional,
         "capacities of nodes that tasks wait for": problem.contended,

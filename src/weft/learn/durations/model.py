@@ -248,7 +248,10 @@ def _solve(
 def _predict(
     factor: FloatArray, weight: FloatArray, noise: Table, z: FloatArray
 ) -> tuple[float, float]:
-    """Return centre and scale of Student's t: its variance is beta/alpha * (1 + z' P^-1 z)."""
+    """Return centre and scale of Student's t.
+
+    Its variance is beta / alpha * (1 + z' P^-1 z).
+    """
     k, centre, leverage = len(z), 0.0, 0.0
     half = np.empty(k)
     for i in range(k):

@@ -54,7 +54,7 @@ def pack(problem: Problem, schedule: Schedule) -> Schedule:
 
 
 def _left_shifted(problem: Problem, schedule: Schedule) -> Schedule:
-    """Return a schedule whose tasks start as early as their devices allow; none starts later.
+    """Return the schedule with each task as early as its device allows, none later.
 
     A pool counts a transfer between two tasks even if the same device runs both in the end. In the
     order of their starts, no task loses room to one placed before it: that one ends no later than

@@ -92,7 +92,7 @@ class TaskFailed(WeftError):
 
 
 def fetched(backend: Backend, instance: int, task: str) -> Any:
-    """Return the result of a task; an error that names the task if it cannot be loaded."""
+    """Return the result of a task, or an error that names the task."""
     try:
         return backend.fetch(instance)
     except WeftError:
