@@ -9,6 +9,7 @@ import urllib.request
 
 import pytest
 
+from tests.report.pages import live_cascade
 from tests.support.report_examples import scripted
 from tests.support.web.browser import chromium, patient_context
 from tests.support.web.server import TOKEN, server_process, serving
@@ -178,3 +179,20 @@ def test_the_page_recovers_when_the_server_is_killed_and_started_again(browser, 
             assert page.locator("#link").inner_text() == "done"
             assert page.evaluate(f"{RUN}.rows.map((r) => r.task)") == [0, 1]
     assert errors == []
+
+
+def test_the_page_of_a_cascade_counts_requests_that_failed(browser, tmp_path):
+    with live_cascade(tmp_path) as (address, shown):
+        place, _, _ = address.partition("/#")
+        head = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        wrong = urllib.request.Request(f"{place}/v1/requests", b'"no number"', head)
+        with pytest.raises(urllib.error.HTTPError, match="422"):
+            urllib.request.urlopen(wrong)
+        context = patient_context(browser)
+        page = context.new_page()
+        page.goto(address)
+        page.wait_for_selector(shown.replace("30", "31"))
+        facts = page.locator("dl.facts").first.inner_text()
+        context.close()
+    assert "30 of 31" in facts
+    assert re.search(r"failed\s+1\b|\b1\s+failed", facts)

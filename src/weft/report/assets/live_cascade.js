@@ -65,6 +65,10 @@ class LiveCascade {
         `${(s.counts.answered || 0).toLocaleString("en-US")} of ` +
           (s.counts.accepted || 0).toLocaleString("en-US"),
       ],
+      ...["failed", "cancelled", "refused"].map((kind) => [
+        kind,
+        s.counts[kind] ? s.counts[kind].toLocaleString("en-US") : "",
+      ]),
       ["per second", rate === null ? "" : trimmed(rate, 3)],
       ["mean", time(mean)],
       ["p95", time(p95)],
@@ -125,7 +129,9 @@ class LiveCascade {
         {},
         s.proposal
           ? `Proposal: ${s.proposal}; tune again with weft cascade tune.`
-          : "What is measured fits what it was made for.",
+          : s.times.mean === null
+            ? "Nothing is measured yet."
+            : "What is measured fits what it was made for.",
       ),
     );
     this.policy.replaceChildren(...parts);
