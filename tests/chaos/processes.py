@@ -23,7 +23,7 @@ MARK_OF_CHILD = "WEFT_CHAOS_CHILD"
 MOST = 12
 """Kills in a run: one without an end could never do anything."""
 
-PATIENCE = 120.0
+WAIT_LIMIT = 120.0
 """Seconds for processes to end after their driver: an event ends the wait, usually at once."""
 
 
@@ -121,7 +121,7 @@ def left_over(
 
     `files` were there before the run.
     """
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + WAIT_LIMIT
     while True:
         left, new = len(with_variable(f"{mark}={token}")), len(memory(driver) - files)
         if not left + new or time.monotonic() > deadline:

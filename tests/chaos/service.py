@@ -55,7 +55,7 @@ class Case:
         try:
             found = list(self.future.result(LIMIT).values())
         except CancelledError:
-            return "right" if self.cancelled else "cancelled by nobody"
+            return "right" if self.cancelled else "cancelled without a request"
         except weft.WeftError as error:
             wanted = self.error is not None and isinstance(error, self.error)
             return "right" if wanted else f"clear error ({str(error).splitlines()[0][:150]})"

@@ -25,7 +25,7 @@ def step(seconds: float, number: int, marks: str, *values: int) -> int:
 
 
 def leaves_a_process() -> int:
-    """Start a process that nobody ends."""
+    """Start a process that outlives its task."""
     sleep = "import time; time.sleep(900)"
     subprocess.Popen([sys.executable, "-S", "-c", sleep], start_new_session=True)
     return 1

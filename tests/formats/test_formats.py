@@ -205,7 +205,7 @@ def test_a_small_file_by_hand(folder):
     )
     problem = formats.load(folder / "hand.json")
     assert problem.durations().tolist() == [[4.0, 2.0], [6.0, 3.0]]  # work / speed
-    assert problem.transfer(0, 0, 1) == 2.0  # 10 bytes at 5 bytes a second
+    assert problem.transfer(0, 0, 1) == 2.0  # 10 bytes at 5 bytes per second
 
 
 def test_gzip_is_told_by_content(folder):

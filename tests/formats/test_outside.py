@@ -216,7 +216,7 @@ def test_stg(folder):
     assert (workflow.n, workflow.m, workflow.work.tolist()) == (5, 5, [0.0, 4.0, 6.0, 5.0, 0.0])
     assert set(_edges(workflow)) == {("0", "1"), ("0", "2"), ("1", "3"), ("2", "3"), ("3", "4")}
     (folder / "a.txt").write_text(STG)
-    assert formats.load_workflow(folder / "a.txt").n == 5  # told by its content
+    assert formats.load_workflow(folder / "a.txt").n == 5  # detected by its content
 
 
 def test_stg_with_communication(folder):

@@ -31,7 +31,7 @@ ODD: tuple[Any, ...] = (
     None, True, [], {}, (1, 2), ["x"], {"x": 1}, object(), int, Path("nowhere"),
 )  # fmt: skip
 SOUND = (("progress", int), ("seconds", 1e308), ("seconds", 2**63))
-"""Values that are what they should be: a callback of its own mind, and no limit."""
+"""Values that are what they should be: a callback that returns anything, and no limit."""
 
 MOST_SECONDS = 5.0
 """A call that takes more processor time hangs; the sound call has compiled its kernels."""

@@ -1,6 +1,6 @@
 """Calls of every public entry with wrong shapes, numbers out of range and objects of others.
 
-`python -m tests.fuzz.wrong_shapes` prints a line per call: what became of it. Compiled code
+`python -m tests.fuzz.wrong_shapes` prints a line per call: its outcome. Compiled code
 checks no index, so a call that is not refused may end the process; the last line then names it.
 """
 

@@ -189,8 +189,8 @@ class TestArrivals:
 class TestLoad:
     def test_fluid_of_unrelated_machines(self):
         # Two kinds, two devices, each device quick (1 s) at one and slow (4 s) at the other. A job
-        # has one of each: every device takes its own kind, one job a second. The means would say 2
-        # devices / (2.5 + 2.5) s = 0.4; the best 2 / (1 + 1) = 1.
+        # has one of each: every device takes its own kind, one job per second. The means would
+        # say 2 devices / (2.5 + 2.5) s = 0.4; the best 2 / (1 + 1) = 1.
         p = Problem.from_arrays([[1.0, 4.0], [4.0, 1.0]])
         assert rate_for_load([p], 1.0) == pytest.approx(1.0)
         assert rate_for_load([p], 1.0, capacity="mean") == pytest.approx(0.4)

@@ -50,7 +50,7 @@ def test_the_limit_is_raised_by_a_variable(monkeypatch):
 )
 def test_the_command_refuses_in_one_line(argv, capsys):
     assert main(["generate", *argv]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert len(told.err.splitlines()) == 1
-    assert "WEFT_MAX_TASKS" in told.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert len(printed.err.splitlines()) == 1
+    assert "WEFT_MAX_TASKS" in printed.err

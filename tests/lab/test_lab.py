@@ -16,7 +16,7 @@ from benchmarks.lab.commands import call, missing
 from benchmarks.lab.control_groups import ControlGroup, controllers
 from benchmarks.lab.lab import TOP, Lab, labs, remove_orphans
 
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import WAIT_LIMIT
 from weft.errors import WeftError
 
 OWNER = """
@@ -82,7 +82,7 @@ def test_nothing_is_left_when_the_owner_is_ended(number: int) -> None:
         name = owner.stdout.readline().strip()
         assert name in labs(controllers())
         owner.send_signal(number)
-        owner.wait(PATIENCE)
+        owner.wait(WAIT_LIMIT)
     assert _soon(lambda: name not in labs(controllers()))  # the guard may still be at it
 
 
@@ -129,7 +129,7 @@ def test_a_command_fails_with_its_own_words() -> None:
 
 
 def _soon(done) -> bool:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + WAIT_LIMIT
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError):
             if done():

@@ -198,8 +198,8 @@ def test_swap_of_a_task_and_its_parent(problem, seed):
 
 
 def two_devices(**options: object) -> Problem:
-    # Task 0 takes 2 on both; then task 1 takes 3 on both; moving 10 bytes at 5 bytes a second takes
-    # 2.
+    # Task 0 takes 2 on both; then task 1 takes 3 on both; moving 10 bytes at 5 bytes per
+    # second takes 2.
     return Problem.from_arrays([[2.0, 2.0], [3.0, 3.0]], [[0, 1]], [10.0], bandwidth=5.0, **options)
 
 

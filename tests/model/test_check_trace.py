@@ -311,7 +311,7 @@ def test_what_may_not_run_together():
 
 
 def test_a_batch_outlives_a_cancelled_member():
-    # Two jobs of one task in one batch; the longer one is called off at 2, the group goes on until
+    # Two jobs of one task in one batch; the longer one is cancelled at 2, the group goes on until
     # 3 all the same.
     tasks = [Workflow(work=[work], src=[], dst=[], data=[]) for work in (1.0, 3.0)]
     cluster = Cluster(speed=[1.0], batch=2)
@@ -359,7 +359,7 @@ def test_what_comes_first_at_one_time():
 
 
 def test_the_copy_of_a_done_task_outlives_its_job():
-    # Task 0 is done at 3; its copy runs until 4 although the job is called off at 3.5.
+    # Task 0 is done at 3; its copy runs until 4 although the job is cancelled at 3.5.
     rows = [(0, 0, 0, 1, 1, 3, DONE, 0), (0, 0, 1, 1, 2, 4, DONE, 1)]
     trace = trace_of(pair(arrival=[1.0]), rows, [np.nan], cancel=[3.5])
     assert rules(changed(trace, 1, copy=True)) == []

@@ -14,7 +14,7 @@ import pytest
 
 import weft
 from tests.support.report_examples import EVIL, diamond, eventful, evil_page, in_order, layered
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import WAIT_LIMIT
 from tests.support.web.browser import CHROMIUM, COLOURS, chromium, patient_context, settle
 from weft.model import Problem, Schedule
 from weft.report.gantt.html import gantt_html
@@ -117,9 +117,9 @@ def test_a_click_says_why(opened):
     problem, schedule = diamond()
     page = opened(gantt_html(schedule, problem))
     page.mouse.click(*spot(page, "c"))
-    # 4 bytes at 1 byte a second from a's end at 2: there at 6. c ends at 7, 1 byte back: 8.
-    told = ask(page, "{ from: chart.look.parents[0].arrival, to: chart.look.children[0].arrival }")
-    assert told == {"from": 6, "to": 8}
+    # 4 bytes at 1 byte per second from a's end at 2: there at 6. c ends at 7, 1 byte back: 8.
+    found = ask(page, "{ from: chart.look.parents[0].arrival, to: chart.look.children[0].arrival }")
+    assert found == {"from": 6, "to": 8}
     details = page.locator(".details").inner_text()
     assert "c starts on d1 at 6 s: 4 B from a on d0 arrive after 4 s" in details
     assert "4 B in 4 s" in details
@@ -314,9 +314,9 @@ def test_tabs_share_zoom_and_selection_and_compare(opened):
     assert (int(state[0]) > 0, state[1]) == (True, "b")
     assert (state[2]["t0"], state[2]["t1"]) == (view["t0"], view["t1"])
     second.get_by_label("Compare with").select_option("0")
-    told = second.locator(".difference").inner_text()
-    assert "1 of 4 tasks run elsewhere" in told
-    assert "8 s longer" in told
+    text = second.locator(".difference").inner_text()
+    assert "1 of 4 tasks run elsewhere" in text
+    assert "8 s longer" in text
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
@@ -336,7 +336,7 @@ def test_the_workflow_and_the_chart_show_the_same_task(opened):
 
 def shown_charts(page: Any, wanted: int) -> int:
     """Return how many charts are shown, once there are so many, or after some patience."""
-    limit = time.monotonic() + PATIENCE
+    limit = time.monotonic() + WAIT_LIMIT
     while (found := len(page.evaluate(COLOURS))) != wanted and time.monotonic() < limit:
         page.wait_for_timeout(50)
     return found

@@ -23,7 +23,7 @@ from tests.chaos.cascade import kill_units
 from tests.chaos.results import add_results
 from tests.chaos.service import attack_service
 from tests.chaos.soak import SHARES, Sample, Soak, soak_service
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import WAIT_LIMIT, wait_until
 from weft.runtime.backends.payload import PREFIX
 
 ROOT = Path(__file__).parents[2]
@@ -167,7 +167,7 @@ def test_ctrl_c_leaves_nothing(tmp_path):
         children = wait_until(lambda: len(_children(process.pid)) >= 2 and _children(process.pid))
         wait_until(lambda: list(tmp_path.glob("[0-9]*")))  # a task hangs
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
-        _, err = process.communicate(timeout=PATIENCE)
+        _, err = process.communicate(timeout=WAIT_LIMIT)
     finally:
         process.kill()
         process.communicate()

@@ -75,7 +75,7 @@ DAMAGE = {
     "one bit": lambda path: path.write_bytes(path.read_bytes()[:-1] + b"?"),
     "garbage": lambda path: path.write_bytes(b"\xff" * 100),
     "the result of another task": swapped,
-    "a pickle of somebody else": foreign,
+    "a pickle of another program": foreign,
     "a folder": a_folder,
     "a link": a_link,
     "a pipe": a_pipe,
@@ -202,10 +202,10 @@ def test_a_line_that_is_no_entry_is_skipped(again, line):
     (folder / "one" / "journal.jsonl").write_text("\n".join(lines) + "\n")
     with pytest.warns(UserWarning, match="1 lines of .* are damaged"):
         assert list(run().results.values()) == [4]
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         assert list(run().results.values()) == [4]
-    assert len(told) == 1  # the damaged line; all tasks have another one
+    assert len(warned) == 1  # the damaged line; all tasks have another one
     assert counts(folder / "marks") == [before[0], before[1], before[2] + 1]
 
 

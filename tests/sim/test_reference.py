@@ -303,7 +303,7 @@ def test_what_a_policy_expects_follows_the_pace_but_not_the_noise():
 
 
 def test_cancelling_one_job_of_a_batch():
-    # 4 s and 6 s run together until 6. Job 1 is called off at 3: its row ends there, job 0 goes on
+    # 4 s and 6 s run together until 6. Job 1 is cancelled at 3: its row ends there, job 0 goes on
     # to 6. Job 2 starts at 6.
     problem = tasks({"work": 4.0}, cluster=(cluster := Cluster(speed=[1.0], batch=2)))
     longer = tasks({"work": 6.0}, cluster=cluster)
@@ -314,7 +314,7 @@ def test_cancelling_one_job_of_a_batch():
     assert rows(trace) == [(0, 0, 0, 0.0, 6.0), (1, 0, 0, 0.0, 3.0), (2, 0, 0, 6.0, 10.0)]
     assert trace.status.tolist() == [DONE, CANCELLED, DONE]
     assert np.array_equal(trace.job_finish, [6.0, np.nan, 10.0], equal_nan=True)
-    # When job 0 is called off at 5 as well, nobody is left: the device is free at 5.
+    # When job 0 is cancelled at 5 as well, no job is left: the device is free at 5.
     trace = simulate_reference(
         workload, rule(workload), scenario=Scenario.of(workload, cancel=[5.0, 3.0, np.inf])
     )
@@ -567,8 +567,8 @@ def test_a_life_told():
     life.finish(1, 9.5)
     assert life.jobs_left == 0
     assert life.job_finish == [9.5]
-    told = [(c.time, str(c.state), c.note) for c in life.stories.of(0)]
-    assert told == [
+    chapters = [(c.time, str(c.state), c.note) for c in life.stories.of(0)]
+    assert chapters == [
         (0.0, "ready", "arrived"),
         (0.0, "committed", "to device 'd0'"),
         (0.0, "running", "on 'd0'"),

@@ -1,4 +1,4 @@
-"""Stories of instances: what is told, and that ended ones leave no memory behind."""
+"""Stories of instances: their chapters, and that ended ones leave no memory behind."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def test_stories_stay_as_they_were_while_others_end(monkeypatch: pytest.MonkeyPa
     stories = Stories([f"task {i}" for i in range(6)])
     stories.move(0, State.READY, 0.5, "arrived")
     stories.move(0, State.COMMITTED, 1.5, "to device 'a'")
-    told = stories.of(0)
+    chapters = stories.of(0)
     for job in range(40):  # each takes the place of the one before
         stories.reset(slice(3, 6))
         for i in (3, 4, 5):
             stories.move(i, State.READY, float(job), f"of job {job}")
-        assert stories.of(0) == told
+        assert stories.of(0) == chapters
         assert [(c.time, c.state, c.note) for c in stories.of(4)] == [
             (float(job), State.READY, f"of job {job}")
         ]

@@ -21,7 +21,7 @@ import numpy as np
 
 import weft
 from tests.support import run_functions as f
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import WAIT_LIMIT
 from weft.runtime import RayBackend, RayDevice
 from weft.runtime.backends.ray.session import QUIET
 
@@ -101,7 +101,7 @@ def main() -> None:
         devices = [RayDevice(name, kind=name, cpus=0.0, resources={name: 1.0}) for name in NAMES]
         with tempfile.TemporaryDirectory() as folder, RayBackend(devices) as backend:
             found = {
-                "two orders": transferred(backend, Path(folder, "two"), 2, PATIENCE),
+                "two orders": transferred(backend, Path(folder, "two"), 2, WAIT_LIMIT),
                 "one order": transferred(backend, Path(folder, "one"), 1, IN_VAIN),
             }
         sys.stdout.write(json.dumps(found) + "\n")

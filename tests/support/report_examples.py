@@ -63,7 +63,7 @@ def layered(tasks: int, devices: int, *, seed: int = 0) -> weft.Problem:
 
 
 def diamond(name: str = "a") -> tuple[weft.Problem, weft.Schedule]:
-    """Four tasks on two devices: a -> b, c -> d; 1 byte a second, b and d run where a ran.
+    """Four tasks on two devices: a -> b, c -> d; 1 byte per second, b and d run where a ran.
 
     a 0..2 on d0, b 2..5 on d0, c arrives at d1 at 2 + 4 = 6 and runs 6..7, its result is back at 7
     + 1 = 8, d 8..9 on d0.

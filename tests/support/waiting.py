@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-PATIENCE = 120.0
-"""Seconds for what takes milliseconds: on a busy machine a process may not run for a while."""
+WAIT_LIMIT = 120.0
+"""Seconds for waits that take milliseconds: on a busy machine a process may not run for long."""
 
 T = TypeVar("T")
 
 
-def wait_until(true: Callable[[], T], seconds: float = PATIENCE) -> T:
-    """Ask again and again until the answer is true; return the answer."""
+def wait_until(true: Callable[[], T], seconds: float = WAIT_LIMIT) -> T:
+    """Call a function until its result is true; return the result."""
     limit = time.monotonic() + seconds
     while not (found := true()):
         assert time.monotonic() < limit, f"still {found!r} after {seconds:g} s"

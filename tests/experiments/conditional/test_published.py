@@ -163,7 +163,7 @@ def test_a_short_wait_ends_with_one_event_or_with_all_of_its_time(single):
     # Unit 0 takes the only A, until 8; no task is left, so the other jobs of time 0 follow.
     sim.step([0, short, short, hold])
     assert ready() == (0.0, [2, 0, 0])
-    # Unit 2 takes both A, until 10; units 1 and 3 are held until 10: nobody is free before 8.
+    # Unit 2 takes both A, until 10; units 1 and 3 are held until 10: no unit is free before 8.
     sim.step([hold, hold, 0, hold])
     assert ready() == (8.0, [1, 1, 0])
     sim.step([1, hold, hold, hold])  # B, until 16
@@ -184,7 +184,7 @@ def test_old_tasks_expire():
     draw = stream.draw_ticks(1, authors=True)
     sim = PublishedSimulation(stream, *draw, PublishedOptions(expiry=0.1))
     while not sim.done:
-        sim.step([6, 6, 6, 6])  # nobody works
+        sim.step([6, 6, 6, 6])  # no unit works
     assert sim.expired == list(range(30))
     assert sim.jct() == pytest.approx(np.full(30, 0.1))
     assert run_published(stream, fifo, 1).expired == []

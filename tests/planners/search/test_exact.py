@@ -1,4 +1,4 @@
-"""`exact`: optimal where it says so, and a bound that holds for everybody."""
+"""`exact`: optimal where it says so, and a bound that holds for every planner."""
 
 from __future__ import annotations
 

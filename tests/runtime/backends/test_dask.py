@@ -19,7 +19,7 @@ import pytest
 import weft
 from tests.support import run_functions as f
 from tests.support.instances import chain, fan
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import WAIT_LIMIT, wait_until
 from weft.model.trace import LOST
 from weft.planners.planner import Solution
 from weft.runtime import History, LocalBackend, LocalDevice, TaskFailed
@@ -63,7 +63,7 @@ def run(two):
 
 @pytest.fixture(scope="module")
 def client(two):
-    """Somebody's own client of the same workers."""
+    """A second client of the same workers."""
     with Client(two.client.scheduler.address, set_as_default=False) as client:
         yield client
 
@@ -135,7 +135,7 @@ def test_the_order_of_a_device_is_kept_though_dask_would_not(run):
     assert [int(i) for i in trace.task[np.argsort(trace.start)]] == [0, 1, 2, 3, 4]
 
 
-def test_whoever_comes_early_waits_for_its_turn(monkeypatch):
+def test_a_run_that_comes_early_waits_for_its_turn(monkeypatch):
     turns, left = dask_tasks.OrderSequencer(), []
     monkeypatch.setattr(dask_tasks, "secede", lambda: left.append(1))
     message_of = partial(
@@ -162,7 +162,7 @@ def test_whoever_comes_early_waits_for_its_turn(monkeypatch):
     turns.drop("r", 1, 0)  # the third waits for the first now
     assert not answers
     turns.end(first)
-    waiting.join(PATIENCE)
+    waiting.join(WAIT_LIMIT)
     assert answers == {"third": True}
     assert not turns.take(second)
     turns.close("r")
@@ -409,7 +409,7 @@ def test_a_worker_that_comes_between_two_runs_of_a_backend():
     ):
         backend = DaskBackend(client)
         cluster.scale(2)
-        client.wait_for_workers(2, timeout=PATIENCE)
+        client.wait_for_workers(2, timeout=WAIT_LIMIT)
         trace = right(
             weft.run(
                 [f.slowly(k) for k in range(40)], policy="fifo", backend=backend, history=False
@@ -457,7 +457,7 @@ def test_a_cholesky_factor_is_right(run):
 
 def receives(kind, *_):
     """Run until this worker has a result of that kind; return whether it came."""
-    data, limit = get_worker().data, time.monotonic() + PATIENCE
+    data, limit = get_worker().data, time.monotonic() + WAIT_LIMIT
     while not any(key.startswith(f"{kind}-weft") for key in list(data)):
         if time.monotonic() > limit:
             return False

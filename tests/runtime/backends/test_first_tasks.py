@@ -44,7 +44,7 @@ def test_dask_chooses_where_it_cannot_be_said_or_does_not_matter():
     assert place_first_tasks(GRAPH, KINDS, threads(4.0, 1.0, up=False)) == {}
 
 
-def test_many_tasks_of_a_kind_are_left_to_whoever_is_free():
+def test_many_tasks_of_a_kind_are_left_to_the_next_free_worker():
     many = {f"part{k}": PlanRow(k, 0, ()) for k in range(7)}
     alone = {"lone": PlanRow(7, 0, ()), "last": PlanRow(8, 0, tuple(range(8)))}
     kinds = {**dict.fromkeys(many, "part"), "lone": "lone", "last": "last"}

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 import weft
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import WAIT_LIMIT
 from weft.model import Workflow
 from weft.runtime import LocalDevice
 from weft.runtime.backends.leftover_processes import VARIABLE
@@ -71,9 +71,9 @@ def test_threads_do_not_share_a_backend():
 
     def run():
         backend = shared_backend(1)
-        both.wait(PATIENCE)
+        both.wait(WAIT_LIMIT)
         found.append(pids(backend=backend))
-        both.wait(PATIENCE)
+        both.wait(WAIT_LIMIT)
         backend.close()
 
     threads = [threading.Thread(target=run) for _ in range(2)]

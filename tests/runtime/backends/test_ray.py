@@ -148,11 +148,11 @@ def test_a_plan_reads_what_it_calls_itself():
         ]
 
     backend._call, backend.wait, backend._retract = call, wait, list
-    told = []
+    ended = []
     rows = [PlanRow(0, 0, (7,)), PlanRow(1, 1, (0,))]
-    backend.run_plan(rows, lambda instance, _event: told.append(instance) or True, fixed=True)
+    backend.run_plan(rows, lambda instance, _event: ended.append(instance) or True, fixed=True)
     assert called == [(0, 0, ["from before"]), (1, 1, ["value of 0"])]
-    assert told == [0, 1]
+    assert ended == [0, 1]
 
 
 # -- what goes wrong ----------------------------------------------------------
@@ -532,7 +532,7 @@ def test_a_head_that_dies_before_anything_ran_is_started_again():
     workload = weft.Workload.of([weft.Problem.from_arrays([[1.0]])])
     backend.begin(workload, [Call(f.one, (), {})])
     assert len(restarts) == 2
-    backend._session.started = False  # somebody else's
+    backend._session.started = False  # another program started it
     restarts.clear()
     with pytest.raises(weft.WeftError, match="raylet is gone"):
         backend.begin(workload, [Call(f.one, (), {})])
@@ -569,7 +569,7 @@ def test_an_actor_whose_process_died_before_it_reached_ray_is_replaced(monkeypat
     assert look(20.5) == [2]
     workers[0] = 1
     assert look(30.0) == [2, 1]
-    workers[0] = float("inf")  # a Ray that somebody else started
+    workers[0] = float("inf")  # a Ray that another program started
     assert look(50.0) == []
 
 

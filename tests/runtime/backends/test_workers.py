@@ -16,7 +16,7 @@ import pytest
 import weft
 from tests.support import run_functions as f
 from tests.support.instances import chain, fan
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import WAIT_LIMIT, wait_until
 from weft.runtime import DaskBackend, LocalBackend, LocalDevice, RunOptions, TaskFailed
 from weft.runtime.backends.calls import MAX_KILLED_STARTS, MAX_STARTS
 from weft.runtime.backends.dask.worker_registry import SILENCE, WorkerRegistry, join_present
@@ -229,7 +229,7 @@ def test_a_worker_that_dies_during_the_handshake_is_not_waited_for():
         here.remove("dead") if "dead" in here else answers.set()
         return list(here)
 
-    join_present(handshakes, present, limit=PATIENCE)
+    join_present(handshakes, present, limit=WAIT_LIMIT)
     assert answers.is_set()  # it waited for the answer of the other one
     assert [thread.is_alive() for thread in handshakes] == [False, True]
 

@@ -16,7 +16,7 @@ import pytest
 
 import weft
 from tests.support.streams import FAST, two_stages
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import WAIT_LIMIT, wait_until
 from weft.cli.main import main
 from weft.errors import InvalidInput, UnknownName, WeftError
 from weft.formats.native.stream_toml import load_stream, read_stream_toml
@@ -103,7 +103,7 @@ def expected(x):
 
 def test_outcomes_decide_which_stages_a_request_takes(shared):
     futures = [shared.submit(x) for x in range(30)]
-    assert [f.result(PATIENCE) for f in futures] == [expected(x) for x in range(30)]
+    assert [f.result(WAIT_LIMIT) for f in futures] == [expected(x) for x in range(30)]
 
 
 def test_awaited_in_asyncio(shared):
@@ -116,8 +116,8 @@ def test_awaited_in_asyncio(shared):
 def test_poison_fails_alone(shared):
     futures = [shared.submit(x) for x in (3, "raise", 6, 9, 12, 15)]
     with pytest.raises(StageFailed, match="stage 'large' failed: ValueError: this is poison"):
-        futures[1].result(PATIENCE)
-    good = [f.result(PATIENCE) for f in futures if f is not futures[1]]
+        futures[1].result(WAIT_LIMIT)
+    good = [f.result(WAIT_LIMIT) for f in futures if f is not futures[1]]
     assert good == [30, 60, 90, 120, 150]
 
 
@@ -127,30 +127,30 @@ def test_too_slow_request_fails_alone(folder):
     with weft.Cascade(short) as cascade:
         futures = [cascade.submit(x) for x in (3, "sleep", 6)]
         with pytest.raises(DeadlineMissed, match="stage 'large' took longer than 2 s"):
-            futures[1].result(PATIENCE)
-        assert [futures[0].result(PATIENCE), futures[2].result(PATIENCE)] == [30, 60]
+            futures[1].result(WAIT_LIMIT)
+        assert [futures[0].result(WAIT_LIMIT), futures[2].result(WAIT_LIMIT)] == [30, 60]
 
 
 def test_request_that_ends_processes_fails_alone(shared):
     futures = [shared.submit(x) for x in (3, "exit", 6)]
     with pytest.raises(StageFailed, match=r"3 units died with it: .* exit code 3"):
-        futures[1].result(PATIENCE)
-    assert [futures[0].result(PATIENCE), futures[2].result(PATIENCE)] == [30, 60]
+        futures[1].result(WAIT_LIMIT)
+    assert [futures[0].result(WAIT_LIMIT), futures[2].result(WAIT_LIMIT)] == [30, 60]
 
 
 def test_wrong_number_of_results_fails_one(shared):
     futures = [shared.submit(x) for x in (3, "outcome", 6)]
     with pytest.raises(StageFailed, match="returned 0 pairs for 1 inputs"):
-        futures[1].result(PATIENCE)
-    assert [futures[0].result(PATIENCE), futures[2].result(PATIENCE)] == [30, 60]
+        futures[1].result(WAIT_LIMIT)
+    assert [futures[0].result(WAIT_LIMIT), futures[2].result(WAIT_LIMIT)] == [30, 60]
 
 
 def test_killed_unit_loses_nothing(shared):
     before = shared.counts["units lost"]
     for _ in range(3):
-        os.kill(shared.submit("pid").result(PATIENCE), signal.SIGKILL)
+        os.kill(shared.submit("pid").result(WAIT_LIMIT), signal.SIGKILL)
         futures = [shared.submit(x) for x in range(12)]
-        assert [f.result(PATIENCE) for f in futures] == [expected(x) for x in range(12)]
+        assert [f.result(WAIT_LIMIT) for f in futures] == [expected(x) for x in range(12)]
     wait_until(lambda: shared.counts["units lost"] >= before + 3)
 
 
@@ -158,9 +158,9 @@ def test_deadline_passes_while_a_unit_is_busy(shared, tmp_path):
     gate = {"until": str(tmp_path / "gate")}
     held = shared.submit(gate, timeout=0.05)
     with pytest.raises(DeadlineMissed, match=r"not answered within 0\.05 s"):
-        held.result(PATIENCE)
+        held.result(WAIT_LIMIT)
     (tmp_path / "gate").touch()
-    assert shared.submit(3).result(PATIENCE) == 30
+    assert shared.submit(3).result(WAIT_LIMIT) == 30
 
 
 def test_cancelled_requests_do_not_hinder_others(shared, tmp_path):
@@ -169,8 +169,8 @@ def test_cancelled_requests_do_not_hinder_others(shared, tmp_path):
     waiting = [shared.submit(x) for x in range(6)]
     assert all(f.cancel() for f in [held[0], held[11], *waiting[:3]])
     (tmp_path / "gate").touch()
-    assert [f.result(PATIENCE) for f in held[1:11]] == [gate] * 10
-    assert [f.result(PATIENCE) for f in waiting[3:]] == [30, 4, 5]
+    assert [f.result(WAIT_LIMIT) for f in held[1:11]] == [gate] * 10
+    assert [f.result(WAIT_LIMIT) for f in waiting[3:]] == [30, 4, 5]
 
 
 def test_full_queue_refuses(shared, tmp_path):
@@ -179,8 +179,8 @@ def test_full_queue_refuses(shared, tmp_path):
     with pytest.raises(QueueFull, match="40 requests are open"):
         shared.submit(1)
     (tmp_path / "gate").touch()
-    assert [f.result(PATIENCE) for f in held] == [gate] * 40
-    assert shared.submit(1).result(PATIENCE) == 1
+    assert [f.result(WAIT_LIMIT) for f in held] == [gate] * 40
+    assert shared.submit(1).result(WAIT_LIMIT) == 1
 
 
 def test_bad_timeout_is_refused(shared):
@@ -225,7 +225,7 @@ class Waits(Fails):
 def test_failing_policy_is_replaced_and_nothing_is_lost(folder, policy, why):
     def served():
         with weft.Cascade(folder / "cascade.toml", policy=policy) as cascade:
-            return [f.result(PATIENCE) for f in [cascade.submit(x) for x in range(30)]]
+            return [f.result(WAIT_LIMIT) for f in [cascade.submit(x) for x in range(30)]]
 
     with pytest.warns(PolicyReplaced, match=why):
         answers = served()
@@ -234,7 +234,7 @@ def test_failing_policy_is_replaced_and_nothing_is_lost(folder, policy, why):
 
 def test_shadow_is_asked_and_not_followed(folder):
     with weft.Cascade(folder / "cascade.toml", shadow="eft") as cascade:
-        assert [cascade.submit(x).result(PATIENCE) for x in (1, 3)] == [1, 30]
+        assert [cascade.submit(x).result(WAIT_LIMIT) for x in (1, 3)] == [1, 30]
         report = cascade.compared()
     assert report.policy == "eft"
     assert report.asked >= 3
@@ -271,7 +271,7 @@ def test_functions_given_in_python(folder):
         "large": weft.Stage(lambda batch: [(-x, None) for x in batch]),
     }
     with weft.Cascade(weft.CascadeDescription(stream, stages, policy="fifo")) as cascade:
-        assert [cascade.submit(x).result(PATIENCE) for x in (2, 3)] == [-3, 4]
+        assert [cascade.submit(x).result(WAIT_LIMIT) for x in (2, 3)] == [-3, 4]
 
 
 def test_stage_that_cannot_be_loaded_is_refused(folder):
@@ -350,12 +350,12 @@ def test_times_per_unit_are_complete(time, message):
 def test_measured_while_it_runs(folder, tmp_path):
     with weft.Cascade(folder / "cascade.toml") as cascade:
         for x in range(30):
-            cascade.submit(x).result(PATIENCE)
+            cascade.submit(x).result(WAIT_LIMIT)
     assert cascade.measured.arrivals == 30
     assert cascade.measured.branches["small", "unsure"] == 10
     (tmp_path / "m.toml").write_text(cascade.measured.to_toml())
     with weft.Cascade(folder / "cascade.toml", stream=tmp_path / "m.toml") as again:
-        assert again.submit(3).result(PATIENCE) == 30
+        assert again.submit(3).result(WAIT_LIMIT) == 30
 
 
 def test_over_http_with_token_json_bytes_and_errors(folder):
@@ -459,8 +459,8 @@ def test_networks_of_the_example_answer(monkeypatch):
     images, shape = runpy.run_path(str(EXAMPLE / "shapes.py"))["draw"](200, seed=7)
     with weft.Cascade(EXAMPLE / "cascade.toml", policy="fifo") as cascade:
         futures = [cascade.submit(image.tobytes()) for image in images]
-        answers = [future.result(PATIENCE)["shape"] for future in futures]
-        assert cascade.submit(images[0].tolist()).result(PATIENCE)["shape"] == answers[0]
+        answers = [future.result(WAIT_LIMIT)["shape"] for future in futures]
+        assert cascade.submit(images[0].tolist()).result(WAIT_LIMIT)["shape"] == answers[0]
     names = ("circle", "square", "triangle", "cross")
     right = sum(names[s] == a for s, a in zip(shape, answers, strict=True))
     assert right >= 150  # noisy images; guessing is right for 50
@@ -476,7 +476,7 @@ def test_policy_is_switched_while_requests_wait(folder, tmp_path):
         cascade.use("conditional-any", stream=folder / "stream.toml")
         assert cascade.policy == "conditional-any"
         (tmp_path / "gate").touch()
-        answers = [f.result(PATIENCE) for f in futures]
+        answers = [f.result(WAIT_LIMIT) for f in futures]
     assert answers == [gate] * 20 + [expected(x) for x in range(10)]
     assert [(e.kind, e.text) for e in cascade.events] == [("policy", "'conditional-any' decides")]
 
@@ -495,7 +495,7 @@ def test_policy_that_does_not_fit_is_refused_and_the_old_one_goes_on(
     with pytest.raises(WeftError, match=message):
         shared.use(policy, stream=stream)
     assert shared.policy == "fifo"
-    assert shared.submit(3).result(PATIENCE) == 30
+    assert shared.submit(3).result(WAIT_LIMIT) == 30
 
 
 class BeginsOnce(Fails):
@@ -513,7 +513,7 @@ def test_policy_that_fails_to_begin_leaves_the_old_one(shared):
     with pytest.raises(RuntimeError, match="not here"):
         shared.use(BeginsOnce(100))
     assert shared.policy == "fifo"
-    assert shared.submit(3).result(PATIENCE) == 30
+    assert shared.submit(3).result(WAIT_LIMIT) == 30
 
 
 def test_drift_is_proposed_once_and_named(folder):
@@ -550,7 +550,7 @@ def test_drift_becomes_a_proposal_and_one_event(folder):
     with weft.Cascade(folder / "cascade.toml") as cascade:
         cascade._drift.window = 30
         for x in range(1, 120):
-            cascade.submit(3 * x).result(PATIENCE)  # all are unsure
+            cascade.submit(3 * x).result(WAIT_LIMIT)  # all are unsure
     assert "'small' ends with" in cascade.proposal or "times as" in cascade.proposal
     assert [e.kind for e in cascade.events] == ["drift"]
 
@@ -561,7 +561,7 @@ def test_tuning_writes_a_policy_that_serves(folder, tmp_path, capsys):
     rows = {row["policy"]: row["mean"] for row in json.loads(capsys.readouterr().out)["rows"]}
     assert {"tuned", "fifo", "conditional-any"} <= set(rows)
     with weft.Cascade(folder / "cascade.toml", policy=out) as cascade:
-        assert [cascade.submit(x).result(PATIENCE) for x in (1, 3)] == [1, 30]
+        assert [cascade.submit(x).result(WAIT_LIMIT) for x in (1, 3)] == [1, 30]
 
 
 class Slow(Fails):
@@ -576,7 +576,7 @@ class Slow(Fails):
 
 def test_time_of_a_batch_includes_its_decision(folder):
     with weft.Cascade(folder / "cascade.toml", policy=Slow(0)) as cascade:
-        assert [cascade.submit(x).result(PATIENCE) for x in (1, 2)] == [1, 2]
+        assert [cascade.submit(x).result(WAIT_LIMIT) for x in (1, 2)] == [1, 2]
     measured = [entry for sizes in cascade.measured.batches.values() for entry in sizes.values()]
     assert sum(count for count, _ in measured) == 2
     assert sum(seconds for _, seconds in measured) >= 2 * 0.05

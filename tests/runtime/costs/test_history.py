@@ -149,8 +149,8 @@ def test_measurements_count_and_the_rest_follows_their_scale(history):
 
 
 def test_edges_that_say_nothing_carry_what_was_returned_before(history):
-    # make returned 100 bytes at work 1 and 900 at work 9; what the user said stays, and what nobody
-    # loaded_functions is nothing.
+    # make returned 100 bytes at work 1 and 900 at work 9; what the user gave stays; a kind
+    # without measured results carries nothing.
     samples = [Measurement("make", "cpu", 1.0, work=w, output=100.0 * w) for w in (1.0, 9.0)]
     history.add([*samples, Measurement("none", "cpu", 1.0)])
     b = weft.WorkflowBuilder()

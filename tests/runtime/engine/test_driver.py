@@ -150,9 +150,9 @@ def test_the_window_bounds_what_a_device_has():
 
 def test_the_story_of_a_task_is_kept():
     driver, *_ = drive(independent([1.0]), faults={0: ["raised"]}, retries=1)
-    told = [f"{chapter.state} {chapter.note}" for chapter in driver.life.stories.of(0)]
-    assert "lost scripted: raised" in told
-    assert told[-1].startswith("done")
+    chapters = [f"{chapter.state} {chapter.note}" for chapter in driver.life.stories.of(0)]
+    assert "lost scripted: raised" in chapters
+    assert chapters[-1].startswith("done")
 
 
 def test_terms_that_make_no_sense_are_refused():
@@ -162,7 +162,7 @@ def test_terms_that_make_no_sense_are_refused():
 
 
 def test_a_batch_that_lost_a_member_reports_on_the_others():
-    # Two jobs of one task with a choice, in one batch of 2 s; the first job is called off at 1. The
+    # Two jobs of one task with a choice, in one batch of 2 s; the first job is cancelled at 1. The
     # branch of the other is its own.
     b = weft.WorkflowBuilder()
     b.task("choose", work=2.0)
@@ -233,7 +233,7 @@ def test_a_device_that_comes_up_makes_a_new_plan():
 
 
 class Growing(FakeBackend):
-    """A second device appears when the clock says 1, and nobody was told of it before."""
+    """A second device appears when the clock says 1, and no estimate mentions it before."""
 
     def devices(self):
         return self.cluster if self._now < 1.0 else Cluster(speed=[1.0, 1.0])

@@ -6,7 +6,7 @@ import pytest
 
 import weft
 from tests.support.run_functions import where
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import WAIT_LIMIT
 from weft.model import Cluster
 from weft.runtime import FakeBackend, LocalDevice
 from weft.runtime.costs.estimates import estimated_problem
@@ -96,7 +96,7 @@ def test_a_service_keeps_to_the_needs_of_a_call():
     with Service(FakeBackend(CLUSTER)) as service:
         future = service.submit("app", weft.task(where).options(device="tpu")())
         with pytest.raises(weft.InvalidInput, match="needs device 'tpu'"):
-            future.result(PATIENCE)
+            future.result(WAIT_LIMIT)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from weft.runtime.routers.online_times import HALF_LIFE, LEAST, OnlineTimes
 
 
-def taught(speeds):
+def with_answers(speeds):
     times = OnlineTimes(clock=lambda: 0.0)
     for k in range(LEAST):
         for server, seconds in speeds.items():
@@ -17,7 +17,7 @@ def taught(speeds):
 
 
 def test_one_at_a_time_waits_for_those_before():
-    times, now = taught({"fast": 1.0})
+    times, now = with_answers({"fast": 1.0})
     for _ in range(3):
         times.sent("fast", at=now)
     assert times.predicted("fast", at=now) == 4.0  # three before it, and itself
@@ -34,7 +34,7 @@ def test_many_at_a_time_take_the_time_of_one():
 
 
 def test_slow_server_is_used_when_the_fast_one_has_enough():
-    times, now = taught({"fast": 1.0, "slow": 4.0})
+    times, now = with_answers({"fast": 1.0, "slow": 4.0})
     chosen = []
     for _ in range(10):
         chosen.append(times.best(["fast", "slow"], at=now))
@@ -44,7 +44,7 @@ def test_slow_server_is_used_when_the_fast_one_has_enough():
 
 
 def test_sizes_count():
-    times, now = taught({"fast": 1.0, "slow": 4.0})
+    times, now = with_answers({"fast": 1.0, "slow": 4.0})
     times.sent("fast", 10.0, at=now)
     assert times.predicted("fast", 1.0, at=now) == 11.0
     assert times.best(["fast", "slow"], 1.0, at=now) == "slow"  # 4 s, not 11 s
@@ -52,7 +52,7 @@ def test_sizes_count():
 
 
 def test_new_server_is_tried_first_and_a_cold_start_does_not_count():
-    times, now = taught({"fast": 1.0})
+    times, now = with_answers({"fast": 1.0})
     for k, seconds in enumerate([50.0, 0.5, 0.5]):
         at = now + 100.0 * k
         times.answered(times.sent("fast", at=at), at=at + 1.0)
@@ -62,14 +62,14 @@ def test_new_server_is_tried_first_and_a_cold_start_does_not_count():
 
 
 def test_idle_server_is_tried_again_after_a_while():
-    times, now = taught({"fast": 1.0, "slow": 4.0})
+    times, now = with_answers({"fast": 1.0, "slow": 4.0})
     later = now + 3 * HALF_LIFE
     times.answered(times.sent("fast", at=later - 1.0), at=later)
     assert times.best(["fast", "slow"], at=later) == "slow"
 
 
 def test_failed_and_dropped_requests_leave_nothing():
-    times, now = taught({"fast": 1.0})
+    times, now = with_answers({"fast": 1.0})
     request = times.sent("fast", at=now)
     times.answered(request, good=False, at=now + 60.0)
     assert times.predicted("fast", at=now + 60.0) == 1.0
@@ -85,7 +85,7 @@ def test_fast_server_is_kept_free_for_those_to_come():
     Speeds are 1 and 0.25, so free capacity goes by their roots, 2 to 1: 0.3 and 0.15, and the rates
     are 0.7 and 0.1. A request costs its own 1 s, and 0.7 / (2 * 0.3) * 1 s for those to come.
     """
-    times, now = taught({"fast": 1.0, "slow": 4.0})
+    times, now = with_answers({"fast": 1.0, "slow": 4.0})
     times._since, times._recent, times._recent_size = now, 8.0, 8.0
     times._servers["fast"].last = now  # it answered just now
     rates = times._rates(now)

@@ -81,7 +81,7 @@ def test_what_is_sent_ahead_is_shared_with_those_that_have_nothing_ready():
         life.commit([decision.instance], decision.device, 0.0)
         sent += 1
     assert sent == 2  # only what a device holds anyway
-    waiting.clear()  # nobody waits
+    waiting.clear()  # no application waits
     while (decision := decider.decide(life, 0.0)) is not None:
         life.commit([decision.instance], decision.device, 0.0)
         sent += 1

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import weft
 from tests.support import run_functions as f
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import WAIT_LIMIT
 from weft.runtime import FakeBackend, LocalBackend, PolicyReplaced, RunOptions, TaskFailed
 from weft.runtime.backends.protocol import DeviceAdded
 from weft.runtime.service.budgets import Budget
@@ -81,10 +81,10 @@ def test_a_full_queue_pushes_back():
     queue.put("a", 1)
     with pytest.raises(QueueFull, match="'b' must submit again later"):
         queue.put("b", 2)
-    waiter = threading.Thread(target=lambda: queue.put("b", 2, timeout=PATIENCE))
+    waiter = threading.Thread(target=lambda: queue.put("b", 2, timeout=WAIT_LIMIT))
     waiter.start()
     assert queue.take().item == 0  # makes room
-    waiter.join(PATIENCE)
+    waiter.join(WAIT_LIMIT)
     assert not waiter.is_alive()
     assert len(queue) == 2
     queue.close()
@@ -188,7 +188,7 @@ def test_devices_are_shared_by_shares():
     assert [who for _, who in ran] == ["big", "small", "big", "big", "small", "big"]
 
 
-def test_whoever_was_away_is_owed_no_device_time():
+def test_an_application_that_was_idle_is_owed_no_device_time():
     # a alone until b comes at 2.5. It starts from where a was when it was last served (2): b at 3,
     # then they alternate.
     backend = Scripted([(0.0, "a", [1.0] * 6), (2.5, "b", [1.0] * 3)])
@@ -227,7 +227,7 @@ def test_posterior_budgets_carry_their_overdraft():
     again.service, again.futures = Service(again, budgets={"app": Budget(2.0, 10.0)}), []
     again.submit_due(0.0)
     with again.service:
-        again.futures[0].result(PATIENCE)
+        again.futures[0].result(WAIT_LIMIT)
         workflow = weft.Workflow(work=[3.0], src=[], dst=[], data=[], name="app")
         again.service.submit("app", workflow, functions={"task": print}).result(
             60
@@ -327,15 +327,15 @@ def test_a_full_service_pushes_back():
     with pytest.raises(QueueFull, match="'b' must submit again later"):
         service.submit("b", workflow, functions={"task": print}, timeout=0.01)
     with service:  # runs what waits
-        later = service.submit("b", workflow, functions={"task": print}, timeout=PATIENCE)
-        assert later.result(PATIENCE)["t0"] in (
+        later = service.submit("b", workflow, functions={"task": print}, timeout=WAIT_LIMIT)
+        assert later.result(WAIT_LIMIT)["t0"] in (
             0,
             1,
         )  # the number of the instance: the first of another busy period, or behind a's
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_what_fits_no_device_is_told_to_whoever_submitted_it(first):
+def test_a_task_that_fits_no_device_fails_for_its_submitter(first):
     # Whether it is the first of a busy period, or joins one.
     good = weft.Workflow(work=[1.0], src=[], dst=[], data=[])
     bad = weft.Workflow(work=[1.0], src=[], dst=[], data=[], memory=[9.0])
@@ -346,9 +346,9 @@ def test_what_fits_no_device_is_told_to_whoever_submitted_it(first):
     }
     with service:
         with pytest.raises(weft.InvalidInput):
-            futures[0 if first else 1].result(PATIENCE)
-        assert futures[1 if first else 0].result(PATIENCE) == {"t0": 0}
-        assert service.submit("a", good, functions={"task": print}).result(PATIENCE)["t0"] >= 0
+            futures[0 if first else 1].result(WAIT_LIMIT)
+        assert futures[1 if first else 0].result(WAIT_LIMIT) == {"t0": 0}
+        assert service.submit("a", good, functions={"task": print}).result(WAIT_LIMIT)["t0"] >= 0
 
 
 def test_what_waits_can_be_cancelled():
@@ -357,7 +357,7 @@ def test_what_waits_can_be_cancelled():
     gone, stays = (service.submit("a", workflow, functions={"task": print}) for _ in range(2))
     assert gone.cancel()
     with service:
-        assert stays.result(PATIENCE) == {"t0": 0}
+        assert stays.result(WAIT_LIMIT) == {"t0": 0}
     with pytest.raises(weft.InvalidInput, match="max_concurrent is 0"):
         Service(service.backend, max_concurrent=0)
 
@@ -454,9 +454,9 @@ def test_several_applications_on_one_backend():
         b = weft.WorkflowBuilder()
         b.task("bad", work=1.0)
         failing = service.submit("other", b.build(), functions={"task": f.raises})
-        answers = [future.result(PATIENCE) for future in futures]
+        answers = [future.result(WAIT_LIMIT) for future in futures]
         with pytest.raises(TaskFailed, match="no 3"):
-            failing.result(PATIENCE)
+            failing.result(WAIT_LIMIT)
     assert answers == [{"plus-0": k * k + 1} for k in range(5) for _ in range(2)]
     assert multiprocessing.active_children() == []
 
@@ -479,12 +479,12 @@ def test_results_stay_apart_when_submissions_replace_others():
         for future, answer in jobs:
             if answer is None:
                 with pytest.raises(TaskFailed, match="no 3"):
-                    future.result(PATIENCE)
+                    future.result(WAIT_LIMIT)
             else:
-                assert list(future.result(PATIENCE).values()) == [answer]
+                assert list(future.result(WAIT_LIMIT).values()) == [answer]
         assert not backend._results
-    told = [(e.kind, e.task, e.result) for e in heard if e.kind != "started"]
-    assert told == [("begun", "", None), ("finished", "square-0", 0), ("finished", "plus-0", 1)]
+    notified = [(e.kind, e.task, e.result) for e in heard if e.kind != "started"]
+    assert notified == [("begun", "", None), ("finished", "square-0", 0), ("finished", "plus-0", 1)]
 
 
 def test_a_late_small_one_does_not_wait_for_an_early_large_one(tmp_path):
@@ -503,12 +503,12 @@ def test_a_late_small_one_does_not_wait_for_an_early_large_one(tmp_path):
             functions={"task": threading.Lock().acquire},
         )
         try:
-            assert small.result(PATIENCE) == {"plus-0": 10}
+            assert small.result(WAIT_LIMIT) == {"plus-0": 10}
             with pytest.raises(weft.InvalidInput, match="cannot be sent"):
-                locked.result(PATIENCE)
+                locked.result(WAIT_LIMIT)
         finally:
             gate.touch()
-        assert large.result(PATIENCE) == {"gated-0": 50}
+        assert large.result(WAIT_LIMIT) == {"gated-0": 50}
         assert not backend._results  # delivered results are dropped
     assert multiprocessing.active_children() == []
 

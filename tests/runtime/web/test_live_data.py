@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from tests.support.streams import two_stages
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import WAIT_LIMIT, wait_until
 from tests.support.web.server import serving
 from weft.formats.native.stream_toml import read_stream_toml
 from weft.generators import stream_of
@@ -134,7 +134,7 @@ def test_a_run_beside_others_is_expected_to_take_longer(tmp_path):
             return state.runs.active[run]
 
         first = begun()
-        assert crowding(state.runs.service, first) == 1.0  # nobody else asks for its device
+        assert crowding(state.runs.service, first) == 1.0  # no other task waits for its device
         for _ in range(3):
             begun()
         assert crowding(state.runs.service, first) == 4.0  # four runs of one application share it
@@ -223,7 +223,7 @@ def test_the_status_of_a_cascade_counts_requests_by_stage(tmp_path):
         assert found["times"]["count"] == 2
         (tmp_path / "gate").touch()
         for future in futures:
-            future.result(PATIENCE)
+            future.result(WAIT_LIMIT)
         found = watch.status()
     assert found["stages"]["large"]["requests"] == 4
     assert (found["policy"], found["counts"]["answered"]) == ("fifo", 6)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import weft
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import WAIT_LIMIT
 from tests.support.web.server import FUNCTIONS, TOKEN, ended, limits, server_process, serving
 from weft.runtime.web.documents import Documents, registered
 from weft.runtime.web.limits import own_token
@@ -364,7 +364,7 @@ def test_it_goes_on_after_sigkill(tmp_path):
         _until(lambda: log.exists() and "before" in log.read_text())
         _until(lambda: "finished" in _events(tmp_path))
         os.kill(process.pid, signal.SIGKILL)
-        assert process.wait(PATIENCE) == -signal.SIGKILL
+        assert process.wait(WAIT_LIMIT) == -signal.SIGKILL
     with server_process(tmp_path) as (process, client):
         gate.touch()
         assert ended(client, "first")["results"] == {"after": "after"}
@@ -372,7 +372,7 @@ def test_it_goes_on_after_sigkill(tmp_path):
             assert ended(client, f"later{k}")["results"] == {"b": 5}
         events = client.get("/v1/runs/first/events").text
         process.terminate()
-        assert process.wait(PATIENCE) == 0
+        assert process.wait(WAIT_LIMIT) == 0
     assert log.read_text().split() == ["before", "after"]  # nothing finished ran again
     assert events.count("event: finished") == 3
 
@@ -388,7 +388,7 @@ def _events(folder):
         db.close()
 
 
-def _until(true, seconds=PATIENCE):
+def _until(true, seconds=WAIT_LIMIT):
     limit = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < limit

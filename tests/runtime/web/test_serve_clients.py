@@ -8,7 +8,7 @@ import time
 from urllib.parse import urlsplit
 
 import weft
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import WAIT_LIMIT, wait_until
 from tests.support.web.server import TOKEN, ended, serving
 from weft.formats.native.weft_json import write_json
 from weft.formats.native.weft_schema import encode
@@ -60,7 +60,7 @@ def test_a_running_run_is_cancelled_and_its_device_goes_on(tmp_path):
 
 def connection(client):
     url = urlsplit(str(client.base_url))
-    return socket.create_connection((url.hostname, url.port), timeout=PATIENCE)
+    return socket.create_connection((url.hostname, url.port), timeout=WAIT_LIMIT)
 
 
 HEAD = f"HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN}\r\n"

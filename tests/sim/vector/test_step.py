@@ -40,9 +40,7 @@ def test_equals_the_slow_twin(seed, waiting):
         np.testing.assert_array_equal(steps.mask[0], slow.mask())
         np.testing.assert_allclose(steps.observation[0], slow.observation(), rtol=1e-6)
         rows = slow.mask().reshape(slow.units, -1)
-        if (
-            rng.random() < 0.2
-        ):  # what is not allowed does nothing, as long as somebody does something
+        if rng.random() < 0.2:  # actions that are not allowed do nothing; one allowed one is needed
             actions = rng.integers(0, slow.kinds + 1, slow.units)
             actions[0] = np.flatnonzero(rows[0])[0]
         else:

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import uvicorn
 
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import WAIT_LIMIT
 from weft.runtime.web.server import ServerConfig, listening, make_app, opened
 from weft.runtime.web.state import ApplicationLimits
 
@@ -42,7 +42,7 @@ def listening_to(app):
         try:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
             headers = {"authorization": f"Bearer {TOKEN}"}
-            with httpx.Client(base_url=url, headers=headers, timeout=PATIENCE) as client:
+            with httpx.Client(base_url=url, headers=headers, timeout=WAIT_LIMIT) as client:
                 yield client
         finally:
             server.should_exit = True
@@ -80,13 +80,13 @@ def server_process(folder, port=0):
                 text += line
             headers = {"authorization": f"Bearer {TOKEN}"}
             url = json.loads(text)["url"]
-            with httpx.Client(base_url=url, headers=headers, timeout=PATIENCE) as client:
+            with httpx.Client(base_url=url, headers=headers, timeout=WAIT_LIMIT) as client:
                 yield process, client
         finally:
             process.kill()
 
 
-def ended(client, run_id, seconds=PATIENCE):
+def ended(client, run_id, seconds=WAIT_LIMIT):
     """Return a run once it has ended."""
     limit = time.monotonic() + seconds
     while time.monotonic() < limit:
