@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,7 +33,7 @@ def run(
     what: Any,
     *,
     functions: Functions | None = None,
-    policy: str | Planner | Policy | Schedule | Plan = "heft",
+    policy: str | PathLike[str] | Planner | Policy | Schedule | Plan = "heft",
     backend: str | Backend | Any = "local",
     devices: int
     | Cluster
@@ -53,7 +54,7 @@ def run(
     on_error: Literal["stop", "continue"] = "stop",
     window: int = 3,
     adapt: bool = True,
-    shadow: str | Policy | None = None,
+    shadow: str | PathLike[str] | Policy | None = None,
     progress: bool = False,
     live: LiveBoard | None = None,
     min_accuracy: float | None = None,
@@ -76,7 +77,8 @@ def run(
         variant -> function instead.
     policy
         A planner (its plan is dispatched in order), a policy (asked at every event), each by name
-        or as an object, or a `Schedule` to follow as it is, or the `Plan` that has it.
+        or as an object, the path of a trained policy, or a `Schedule` to follow as it is, or the
+        `Plan` that has it.
     backend
         "local", "dask", "ray", "hyperqueue", "slurm", a `distributed.Client`, or a backend object,
         which stays open.
@@ -110,7 +112,8 @@ def run(
     adapt
         Correct estimates during the run, and plan again if they were wrong or a device is lost.
     shadow
-        A second policy that is asked at every decision and compared, but never followed.
+        A second policy, by name, path or as an object, that is asked at every decision and
+        compared, but never followed.
     progress
         Say on stderr what happens if the run is killed, and show the progress if that is a
         terminal.

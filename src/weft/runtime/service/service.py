@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from math import inf
+from os import PathLike
 from typing import Any, Self
 
 from weft.arguments import as_float, shown, whole
@@ -60,7 +61,7 @@ class Service:
         self,
         backend: Backend,
         *,
-        policy: str | Policy = "eft",
+        policy: str | PathLike[str] | Policy = "eft",
         shares: Mapping[str, float] | None = None,
         capacity: int = 1000,
         budgets: Mapping[str, Budget] | None = None,

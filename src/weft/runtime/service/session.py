@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
 from math import inf
+from os import PathLike
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -87,7 +88,7 @@ class Submission:
 class ServiceConfig:
     """Configuration of a session: see `weft.runtime.service.service.Service`."""
 
-    policy: str | Policy
+    policy: str | PathLike[str] | Policy
     options: RunOptions
     shares: Shares
     reservations: Reservations | None
@@ -277,7 +278,7 @@ class ServiceSession(Observer):
             if len(running) >= self.max_concurrent
         ]
 
-    def _make_decider(self, policy: str | Policy) -> FairShareDecider:
+    def _make_decider(self, policy: str | PathLike[str] | Policy) -> FairShareDecider:
         decider = FairShareDecider(
             load_policy(policy),
             self.config.shares,
