@@ -20,9 +20,9 @@ from typing import Any
 import weft
 from tests.chaos.processes import MARK, MARK_OF_CHILD, Killer, left_over, memory
 from tests.chaos.work import calls, graph
+from tests.support.programs import read_journal
 from weft.runtime.backends.local.pool import end_idle_processes
 from weft.runtime.backends.local.worker import environment
-from weft.runtime.journal import read_lines
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 900.0
@@ -231,7 +231,7 @@ def _one_driver(
     driver.wait()
     tally.left(about, token, driver.pid)
     before = calls(marks)
-    lines = read_lines(folder / "chaos" / "journal.jsonl")
+    lines = read_journal(folder / "chaos" / "journal.jsonl")
     finished = [line["instance"] for line in lines if line.get("event") == "finished"]
     again = subprocess.run(
         command, env=variables, capture_output=True, text=True, timeout=LIMIT, check=False

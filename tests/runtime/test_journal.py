@@ -17,6 +17,7 @@ import pytest
 
 import weft
 from tests.support import run_functions as f
+from tests.support.programs import read_journal
 from weft.runtime import FakeBackend, LocalBackend, TaskFailed
 from weft.runtime.backends.payload import PREFIX
 from weft.runtime.journal import Journal, fingerprint
@@ -97,14 +98,8 @@ def test_a_killed_driver_leaves_nothing_and_continues(tmp_path, marks):
     _nothing_left(driver.pid)
 
 
-def read_lines(journal):
-    """Return the whole lines of a journal, which may not be there yet."""
-    lines = journal.read_bytes().splitlines(keepends=True) if journal.exists() else []
-    return [json.loads(line) for line in lines if line.endswith(b"\n")]
-
-
 def _finished(journal):
-    return sum(line["event"] == "finished" for line in read_lines(journal))
+    return sum(line["event"] == "finished" for line in read_journal(journal))
 
 
 def _nothing_left(pid):
@@ -150,10 +145,10 @@ def test_a_failed_run_continues_after_the_fault_is_mended(tmp_path):
         options = {"backend": backend, "history": False, "run_id": "mended", "folder": tmp_path}
         with pytest.raises(TaskFailed, match="no 3"):
             weft.run(b.build(), functions={"one": f.one, "flaky": f.raises}, **options)
-        lines = len(list(read_lines(tmp_path / "mended" / "journal.jsonl")))
+        lines = len(list(read_journal(tmp_path / "mended" / "journal.jsonl")))
         trace = weft.run(b.build(), functions={"one": f.one, "flaky": f.add}, **options)
         assert trace.results == {"flaky": 2}
-        written = list(read_lines(tmp_path / "mended" / "journal.jsonl"))[lines:]
+        written = list(read_journal(tmp_path / "mended" / "journal.jsonl"))[lines:]
         assert [x["instance"] for x in written if x["event"] == "finished"] == [1]  # not `one`
 
 
@@ -208,7 +203,7 @@ def test_a_line_that_was_cut_off_is_ignored(tmp_path):
     assert again.last == 1.5
     again._write("ended")
     again.close()
-    assert [x["event"] for x in read_lines(again.path)] == ["begun", "finished", "ended"]
+    assert [x["event"] for x in read_journal(again.path)] == ["begun", "finished", "ended"]
 
 
 def test_a_result_that_is_gone_is_made_again(tmp_path):

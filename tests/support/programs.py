@@ -1,11 +1,13 @@
-"""Python programs that tests start, and the folder of downloaded data that some need."""
+"""Python programs that tests start, journals of runs, and the folder of downloaded data."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,3 +38,9 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip("needs downloaded data: set WEFT_DATA to its folder")
     return folder
+
+
+def read_journal(path: Path) -> list[dict[str, Any]]:
+    """Return the whole lines of the journal of a run; none if there is no journal yet."""
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith(b"\n")]
