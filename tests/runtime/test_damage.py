@@ -179,6 +179,23 @@ def test_a_line_of_wrong_types_is_skipped(again, change):
     assert counts(folder / "marks") == [before[0], before[1], before[2] + 1]
 
 
+@pytest.mark.parametrize("instance", [0, 1])
+@pytest.mark.parametrize(("start", "finish"), [(None, 50.0), (None, 1e300), (0.0, None)])
+def test_times_that_cannot_be_give_a_valid_trace(again, instance, start, finish):
+    folder, run = again
+    path = folder / "one" / "journal.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    line = next(line for line in lines if line.get("instance") == instance)
+    line |= {"start": line["start"] if start is None else start}
+    line |= {"finish": line["finish"] if finish is None else finish, "decided": 0.0}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trace = run()
+    assert list(trace.results.values()) == [4]
+    assert not weft.check(trace.workload, trace)
+
+
 def test_a_task_that_ran_again_is_not_repeated_a_third_time(again):
     folder, run = again
     journal = folder / "one" / "journal.jsonl"
@@ -230,6 +247,7 @@ def test_a_folder_that_cannot_be_used_is_refused_in_one_line(finished, backend, 
     with pytest.raises(weft.InvalidInput, match=text) as error:
         weft.run(work, backend=backend, history=False, run_id="one", folder=copy.parent)
     assert "\n" not in str(error.value)
+    assert "cannot be the name" not in str(error.value)
 
 
 def test_only_the_user_can_read_what_is_kept(finished):

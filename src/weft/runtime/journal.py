@@ -17,7 +17,6 @@ import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,6 +32,9 @@ from weft.runtime.private_files import lock, open_private, private_folder, state
 from weft.sim.device_state import Group
 
 VERSION = 2
+
+LATEST = 1e10
+"""Seconds (300 years) after which no task of a run ends; a line with more is damaged."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,9 @@ class Journal(Observer):
         self._results = {i: entry.result for i, entry in found.items()}
         self.records = [e for e in found.values() if e.mark == self._marks[e.instance]]
         self.changed = len(found) - len(self.records)
+        odd = _contradictory(self.records, _children(workload))
+        self.damaged += len(odd)
+        self.records = [e for e in self.records if e.instance not in odd]
         last = lines[-1] if lines else {}
         self.complete = last.get("event") == "ended" and not (
             last.get("failed") or self.changed or self.damaged
@@ -266,7 +271,7 @@ def _entry(line: Mapping[str, Any], workload: Workload) -> JournalEntry:
         instance >= 0
         and isinstance(mark, str)
         and result in (None, _result_name(instance, mark))
-        and 0.0 <= decided <= start <= finish < inf
+        and 0.0 <= decided <= start <= finish < LATEST
         and sorted(outcomes) == (first + np.flatnonzero(choices.task == task)).tolist()
         and all(0 <= b < len(choices.branches(c - first)) for c, b in outcomes.items())
     )
@@ -293,6 +298,13 @@ def _children(workload: Workload) -> list[list[int]]:
     return children
 
 
+def _contradictory(entries: Sequence[JournalEntry], children: list[list[int]]) -> set[int]:
+    """Return tasks that end before one of their inputs, and these inputs: a line is wrong."""
+    ends = {entry.instance: entry.finish for entry in entries}
+    pairs = ((i, c) for i in ends for c in children[i] if c in ends and ends[c] < ends[i])
+    return {instance for pair in pairs for instance in pair}
+
+
 def _drop(done: dict[int, JournalEntry], children: list[list[int]], gone: list[int]) -> None:
     """Remove entries, and those of all tasks that depend on them."""
     while gone:
@@ -305,15 +317,23 @@ def replay(life: LiveLifecycle, entries: Sequence[JournalEntry]) -> list[Group]:
     """Repeat the entries of a journal, parents first; return the groups done.
 
     A task whose device no longer exists counts as done on another device, at the moment it ended
-    and without taking time there: that device may have run something else meanwhile.
+    and without taking time there: that device may have run something else meanwhile. So does one
+    whose times do not fit those of its device, in a journal that was damaged.
     """
     names = {name: d for d, name in enumerate(life.workload.cluster.names)}
     groups = []
+    ends: dict[int, float] = {}
+    """Device -> end of its last task."""
     for entry in entries:
         device = _device(life, entry, names)
         if entry.instance not in life.ready or device is None:
             continue  # an input is missing, or no device can run it: it is not done
         own = life.workload.cluster.names[device] == entry.device
+        inputs = (life.results[parent][-1][1] for parent, _ in life.inputs[entry.instance])
+        if own and entry.start >= max(ends.get(device, 0.0), 0.0, *inputs):
+            ends[device] = entry.finish
+        else:
+            own = False
         life.commit([entry.instance], device, entry.decided)
         groups.append(life.begin(device, entry.start if own else entry.finish))
         life.finish(device, entry.finish, entry.outcomes)

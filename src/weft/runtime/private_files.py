@@ -41,6 +41,8 @@ def private_folder(path: Path) -> Path:
             path.chmod(0o700)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be used as a folder: {error.strerror}") from None
+    except InvalidInput:
+        raise
     except ValueError as error:  # a null byte, or a surrogate
         raise InvalidInput(f"{str(path)!a}: cannot be the name of a folder: {error}") from None
     return path
