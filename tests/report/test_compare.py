@@ -63,3 +63,11 @@ def test_a_workload_a_name_and_a_single_problem_need_no_list():
     stream = weft.Workload.of(PROBLEM, arrival=[0.0, 9.0])
     (row,) = weft.compare(stream, "fifo").rows
     assert (row.contender, row.kind) == ("fifo", "policy")
+
+
+def test_a_future_in_which_no_job_ends_has_no_completion_time():
+    cancelled = {"cancellations": 1.0, "scenarios": 3}
+    with pytest.raises(weft.InvalidInput, match=r"no job of 'problem' ends in scenario . under 'h"):
+        weft.compare(PROBLEM, "heft", objective="mean", **cancelled)
+    (row,) = weft.compare(PROBLEM, "heft", **cancelled).rows
+    assert np.isfinite(row.makespan)

@@ -195,7 +195,14 @@ def _measure(
     )
     keep = max(1, SAMPLED_ROWS // max(1, len(traces[0])))
     kept = tuple(trace.named(name) for trace in traces[:keep])
-    return row, kept, np.array([worth(f) for f in figures])
+    values = np.array([worth(f) for f in figures])
+    if not np.isfinite(values).all():
+        raise InvalidInput(
+            f"no job of '{workload.name}' ends in scenario {int(np.isfinite(values).argmin())} "
+            f"under '{name}': all are cancelled; give fewer cancellations, another seed, or the "
+            "objective 'makespan'"
+        )
+    return row, kept, values
 
 
 def _ranked(rows: Sequence[Row], measured: dict[tuple[str, str], FloatArray]) -> list[Row]:
