@@ -16,7 +16,11 @@ ROOT = Path(__file__).parents[1]
 USER = '''
 """A user's program: mypy --strict accepts it, and knows the types."""
 
+from pathlib import Path
+
 import weft
+
+TRAINED = Path("trained/dqn")
 
 
 @weft.task
@@ -30,9 +34,10 @@ def main() -> float:
     names: list[str] = list(weft.list_planners())
     plan: weft.Plan = weft.plan(problem, names[0], seconds=0.1, seed=1)
     trace: weft.Trace = weft.simulate(problem, plan, noise=0.3)
-    table: weft.Comparison = weft.compare([problem], ["heft", "fifo"], scenarios=2)
+    table: weft.Comparison = weft.compare(problem, ["heft", plan, TRAINED], scenarios=2)
+    weft.run(double(3), policy=TRAINED)
     violations = weft.check(problem, plan)
-    ran = weft.run(double(3), policy="heft", devices=2, retries=1)
+    ran = weft.run(double(3), policy="heft", devices=2, retries=1, shadow=TRAINED)
     print(table, violations, ran.results)
     return plan.makespan + trace.makespan + ran.makespan
 '''
