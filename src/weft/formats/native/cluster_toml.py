@@ -49,7 +49,7 @@ import numpy as np
 from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.formats.native.network import network_lines, quoted, read_network
-from weft.formats.parsing.limits import MAX_DEPTH, check_cells, check_devices
+from weft.formats.parsing.limits import check_cells, check_devices
 from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record
 from weft.model import Cluster, Device, Links, Topology
@@ -73,9 +73,12 @@ LINKS = {
     "node_bandwidth": "bytes per second",
     "node_latency": "seconds",
 }
+KEY_PARTS = 20
+"""The most parts of a dotted key."""
+
 _DEEP_KEY = re.compile(
     r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
-    f"{{{MAX_DEPTH}}}"
+    f"{{{KEY_PARTS}}}"
 )
 """A key of so many parts: tomllib takes quadratic time for it."""
 
@@ -119,7 +122,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     cells += TOML_PART_CELLS * sum(map(text.count, ",.\\"))
     check_cells(cells, "a TOML text of so many lines, entries and characters")
     if _DEEP_KEY.search(text):
-        raise InvalidInput(f"has a key of more than {MAX_DEPTH} parts; it is not read")
+        raise InvalidInput(f"has a key of more than {KEY_PARTS} parts; it is not read")
     try:
         return tomllib.loads(text, parse_float=_float)
     except InvalidInput:

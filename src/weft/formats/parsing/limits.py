@@ -7,7 +7,7 @@ A few kilobytes of a file can stand for gigabytes of memory. Every reader counts
   takes as many cells as it has links, a task and an edge a fixed number each. Parts of a text
   count for what their objects take in Python: a cell is about 30 bytes and 100 ns, so that no
   text within the limit takes more than 500 MB and two seconds.
-- depth: of nested JSON and of dotted keys in TOML (`MAX_DEPTH`)
+- depth: of nested JSON and XML (`MAX_DEPTH`)
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ LINE_CELLS, WORD_CELLS = 32, 5
 """Cells that one line of a text and one word or cell of a line count for."""
 ENTRY_CELLS, QUOTE_CELLS, COLON_CELLS, CONTAINER_CELLS = 3, 1, 1, 12
 """Cells that parts of a JSON text count for: commas, quotes (two a string), colons, containers."""
-RECORD_CELLS, KEY_CELLS = 64, 16
-"""Cells of one record (a row of a table, an object of a list, a line of JSON), and of one key."""
+RECORD_CELLS, JSON_LINE_CELLS, KEY_CELLS = 64, 160, 16
+"""Cells of one row of a table or object of a list, of one line of JSON, and of one key."""
 
 LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 """The characters at which `str.splitlines` ends a line."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from weft.arguments import shown
 from weft.errors import InvalidInput
-from weft.formats.parsing.limits import RECORD_CELLS, split_lines
+from weft.formats.parsing.limits import JSON_LINE_CELLS, split_lines
 from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import parse_json
 from weft.formats.traces.recording import MeasuredExecution, Recording, distinct
@@ -40,7 +40,7 @@ class _Span(NamedTuple):
 
 def read_otlp_lines(text: str, *, name: str) -> Recording:
     """Return the spans of all lines."""
-    lines = enumerate(split_lines(text, cells=RECORD_CELLS), 1)
+    lines = enumerate(split_lines(text, cells=JSON_LINE_CELLS), 1)
     filled = ((i, line) for i, line in lines if line.strip())
     return read_otlp([Record(parse_json(line), f"line {i}") for i, line in filled], name=name)
 

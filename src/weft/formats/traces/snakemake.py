@@ -7,7 +7,7 @@ import binascii
 from pathlib import Path
 
 from weft.errors import InvalidInput
-from weft.formats.parsing.limits import RECORD_CELLS, TASK_CELLS, check_cells, split_lines
+from weft.formats.parsing.limits import JSON_LINE_CELLS, TASK_CELLS, check_cells, split_lines
 from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import decode_text, parse_json, read_bytes
 from weft.formats.traces.cells import Cells, number, table, whole
@@ -45,7 +45,7 @@ def read_benchmark(text: str, *, name: str) -> Recording:
 
 def _lines(text: str) -> list[Cells]:
     rows = []
-    for i, line in enumerate(split_lines(text, cells=RECORD_CELLS), 1):
+    for i, line in enumerate(split_lines(text, cells=JSON_LINE_CELLS), 1):
         if line.strip():
             content = Record(parse_json(line), f"line {i}").content
             flat = {k: str(v) for k, v in content.items() if isinstance(v, int | float | str)}
