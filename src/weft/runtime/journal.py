@@ -299,7 +299,7 @@ def _children(workload: Workload) -> list[list[int]]:
 
 
 def _contradictory(entries: Sequence[JournalEntry], children: list[list[int]]) -> set[int]:
-    """Return tasks that end before one of their inputs, and these inputs: a line is wrong."""
+    """Return tasks that end before one of their inputs, and these inputs."""
     ends = {entry.instance: entry.finish for entry in entries}
     pairs = ((i, c) for i in ends for c in children[i] if c in ends and ends[c] < ends[i])
     return {instance for pair in pairs for instance in pair}
