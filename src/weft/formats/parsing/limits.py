@@ -5,8 +5,8 @@ A few kilobytes of a file can stand for gigabytes of memory. Every reader counts
 - bytes: of a file, after it is unpacked (`MAX_BYTES`, or the variable WEFT_MAX_BYTES)
 - cells: numbers in dense tables and entries of lists (`MAX_CELLS`, or WEFT_MAX_CELLS). A device
   takes as many cells as it has links, a task and an edge a fixed number each. Parts of a text
-  count for what their objects take in Python: a cell is about 30 bytes and 100 ns, so that no
-  text within the limit takes more than 500 MB and two seconds.
+  count for what their objects take in Python: a cell is about 30 bytes and 100 ns, so that a
+  text within the limit takes at most about 500 MB and two seconds.
 - depth: of nested JSON and XML (`MAX_DEPTH`)
 """
 
@@ -29,7 +29,7 @@ TASK_CELLS = 8
 EDGE_CELLS = 2
 LINE_CELLS, WORD_CELLS = 32, 5
 """Cells that one line of a text and one word or cell of a line count for."""
-ENTRY_CELLS, QUOTE_CELLS, COLON_CELLS, CONTAINER_CELLS = 3, 1, 1, 12
+ENTRY_CELLS, QUOTE_CELLS, COLON_CELLS, CONTAINER_CELLS = 3, 1, 4, 12
 """Cells that parts of a JSON text count for: commas, quotes (two a string), colons, containers."""
 RECORD_CELLS, JSON_LINE_CELLS, KEY_CELLS = 64, 160, 16
 """Cells of one row of a table or object of a list, of one line of JSON, and of one key."""
