@@ -23,14 +23,16 @@ def _measured(monkeypatch):
 
 @pytest.mark.usefixtures("_measured")
 def test_speed_is_a_table_a_document_and_a_file(tmp_path, capsys):
-    assert main(["bench", "--out", str(tmp_path / "new" / "speed.json")]) == DONE
+    assert main(["bench", "--out", str(tmp_path / "new" / "speed.json")]) == BAD_INPUT
+    assert "there is no folder" in capsys.readouterr().err
+    assert main(["bench", "--out", str(tmp_path / "speed.json")]) == DONE
     out = capsys.readouterr().out
     assert "HEFT 10 x 2  1.0 ms   2 ms   3 ms: 3 times as long" in out
     assert out.endswith("Seconds of processor time.\n")
     assert main(["bench", "--json"]) == DONE
     document = json.loads(capsys.readouterr().out)
     assert [m["what"] for m in document["measures"]] == ["HEFT 10 x 2", "weft --help"]
-    written = json.loads((tmp_path / "new" / "speed.json").read_text(encoding="utf-8"))
+    written = json.loads((tmp_path / "speed.json").read_text(encoding="utf-8"))
     assert written["measures"] == document["measures"]
 
 

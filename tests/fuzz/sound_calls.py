@@ -59,7 +59,7 @@ def calls(folder: Path) -> Iterator[Call]:
     yield "compare_explanations", weft.compare_explanations, (why, why), {}
     yield "whatif", weft.whatif, (PROBLEM, ["remove d0"]), {}
     yield "tornado", weft.tornado, (PROBLEM,), {}
-    yield "forecast", weft.forecast, (plan,), {"past": [trace] * 3, "samples": 5}
+    yield "forecast", weft.forecast, (plan,), {"past": [trace] * 3, "samples": 20}
     yield "generate", weft.generate, ("layered",), {"tasks": 10}
     yield "gpu_cluster", weft.gpu_cluster, ("1xV100",), {}
     yield "load", weft.load, (folder / "nothing.json",), {}

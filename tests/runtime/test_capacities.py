@@ -163,7 +163,7 @@ def test_forecasts_are_left_out_where_tasks_wait_for_capacities(tmp_path):
     for _ in range(2):
         trace = weft.run([wide(), wide()], devices=HOST, history=history)
     assert trace.forecast is None
-    with pytest.raises(Unsupported, match="wait for the capacities"):
+    with pytest.raises(Unsupported, match="capacities of nodes that tasks wait for"):
         weft.forecast(weft.plan(trace.workload.problems[0]), history=history)
     assert trace.workload.problems[0].duration(0, 0) == pytest.approx(0.03, rel=3)
 

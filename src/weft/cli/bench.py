@@ -94,7 +94,6 @@ def _speed(args: argparse.Namespace) -> None:
     lines = list(progress(found, total=total, what="bench"))
     document = scale.results(lines) if args.large else speed.document(lines)
     if args.out is not None:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
         write_file(args.out, json.dumps(document, indent=1) + "\n")
     if args.json:
         emit(document)
