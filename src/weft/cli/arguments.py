@@ -13,11 +13,11 @@ from weft.cli.values import number, whole
 from weft.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from weft.model import Cluster, Problem
+    from weft.model import Cluster, Problem, Schedule, Trace
 
 
-RESULTS = "a schedule or a trace, as written by weft plan --out or weft simulate --out"
-"""Files of `weft view` and `weft explain`."""
+PROBLEM_OPTIONS = "--problem --cluster --gpus"
+"""Options with the problem of schedules."""
 
 
 def add_option(
@@ -231,11 +231,25 @@ def taking(what: str) -> Iterator[None]:
         raise InvalidInput(f"{text}; give {what}") from None
 
 
-def problem_of_schedule(path: Path, args: argparse.Namespace) -> Problem:
-    """Return the problem of --problem, which the schedule in `path` needs."""
+def read_results(
+    paths: Sequence[Path], args: argparse.Namespace
+) -> list[tuple[Schedule | Trace, Problem | None]]:
+    """Return schedules, with the problem of --problem, and traces, which hold their own."""
+    from weft.formats import load_result
+    from weft.model import Schedule
+
+    with taking("a schedule or a trace, as written by weft plan --out or weft simulate --out"):
+        results = [load_result(path) for path in paths]
+    plans = [k for k, result in enumerate(results) if isinstance(result, Schedule)]
+    if not plans:
+        refuse_given(args, PROBLEM_OPTIONS, "for traces, which hold their own problem")
+        return [(result, None) for result in results]
     if args.problem is None:
-        raise InvalidInput(f"{path}: holds a schedule; add --problem FILE, the problem it is for")
-    return read_problem(args.problem, args)
+        raise InvalidInput(
+            f"{paths[plans[0]]}: holds a schedule; add --problem FILE, the problem it is for"
+        )
+    problem = read_problem(args.problem, args)
+    return [(result, problem if k in plans else None) for k, result in enumerate(results)]
 
 
 def read_problem(path: Path, args: argparse.Namespace) -> Problem:

@@ -145,10 +145,10 @@ def test_deadlines_can_be_the_goal(goal):
     count = late.mean() if goal == "late" else (late * (times - stream.deadline)).mean()
     tie = times.mean() / (stream.deadline if goal == "late" else 1.0)
     assert late.any()
-    found = PairEvaluator([1], 40, stream, goal=goal).score(policy)
+    found = PairEvaluator([1], 40, goal=goal, stream=stream).score(policy)
     assert found == pytest.approx(np.log(count + 1e-3 * tie))
     with pytest.raises(InvalidInput, match="needs a deadline"):
-        PairEvaluator([1], 40, plain, goal=goal).score(policy)
+        PairEvaluator([1], 40, goal=goal, stream=plain).score(policy)
     with pytest.raises(InvalidInput, match="goal is 'soon'"):
         PairSettings(goal="soon")
 

@@ -107,7 +107,7 @@ def test_a_service_keeps_to_the_needs_of_a_call():
         ("work", 10**400, "a finite number"),
         ("memory", 10**400, "a finite number"),
         ("needs", 0, "a dict"),
-        ("calls", 3, "a dict variant -> function"),
+        ("calls", 3, "a dict, variant -> function"),
         ("variants", 0, "a list of weft.Variant"),
         ("kind", 3, "a text"),
     ],

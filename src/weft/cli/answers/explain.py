@@ -6,15 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.cli.arguments import (
-    RESULTS,
-    add_file,
-    add_option,
-    add_problem,
-    problem_of_schedule,
-    refuse_given,
-    taking,
-)
+from weft.cli.arguments import add_file, add_option, add_problem, read_results
 
 if TYPE_CHECKING:
     from weft.model.explain import Explanation
@@ -62,20 +54,13 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _explained(paths: list[Path], args: argparse.Namespace) -> list[Explanation]:
-    """Explain each file; the problem of the options is for schedules only."""
+    """Explain each file."""
     from dataclasses import replace
 
-    from weft.formats import load_result
-    from weft.model import Trace
     from weft.model.explain import explain
 
-    with taking(RESULTS):
-        results = [load_result(path) for path in paths]
-    if all(isinstance(result, Trace) for result in results):
-        refuse_given(args, "--problem --cluster --gpus", "for traces, which hold their own problem")
     explained = []
-    for path, result in zip(paths, results, strict=True):
-        problem = None if isinstance(result, Trace) else problem_of_schedule(path, args)
+    for path, (result, problem) in zip(paths, read_results(paths, args), strict=True):
         found = explain(result, problem)
         explained.append(replace(found, name=found.name or path.name))
     return explained

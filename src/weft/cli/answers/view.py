@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli.arguments import (
-    RESULTS,
+    PROBLEM_OPTIONS,
     add_file,
     add_option,
     add_problem,
-    problem_of_schedule,
+    read_results,
     refuse_given,
-    taking,
 )
 from weft.cli.values import page
 
@@ -31,9 +30,6 @@ EXAMPLE = """\
 
   weft reproduce conditional --quick
   weft view reproduce/conditional/page.json"""
-
-HOLDERS = "--problem --cluster --gpus"
-"""Options with the problem of schedules."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
 
         document, title = _document(args.file), args.file[0].stem
         if document is not None:
-            refuse_given(args, HOLDERS, f"for {args.file[0]}, which holds no schedule")
+            refuse_given(args, PROBLEM_OPTIONS, f"for {args.file[0]}, which holds no schedule")
         if document is None:
             page = results_page(_results(args))
         elif "answers" in document:
@@ -88,18 +84,8 @@ def _document(files: list[Path]) -> dict[str, Any] | None:
 
 
 def _results(args: argparse.Namespace) -> dict[str, tuple[Schedule | Trace, Problem | None]]:
-    from weft.formats import load_result
-    from weft.model import Trace
-
+    """Return the results by name of their file; by path where names are the same."""
     found: dict[str, tuple[Schedule | Trace, Problem | None]] = {}
-    problem = None
-    for path in args.file:
-        with taking(RESULTS):
-            result = load_result(path)
-        if not isinstance(result, Trace):
-            problem = problem or problem_of_schedule(path, args)
-        name = path.stem if path.stem not in found else str(path)
-        found[name] = result, None if isinstance(result, Trace) else problem
-    if problem is None:
-        refuse_given(args, HOLDERS, "for traces, which hold their own problem")
+    for path, result in zip(args.file, read_results(args.file, args), strict=True):
+        found[path.stem if path.stem not in found else str(path)] = result
     return found

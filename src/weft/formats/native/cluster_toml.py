@@ -73,6 +73,13 @@ LINKS = {
     "node_bandwidth": "bytes per second",
     "node_latency": "seconds",
 }
+
+TOML_LINE_CELLS, TOML_PART_CELLS, TOML_CHARACTER_CELLS = 128, 16, 2
+"""Cells that a line, a part of it (between commas, dots, escapes) and a character count for.
+
+Files by hand are short, and tomllib is slow.
+"""
+
 KEY_PARTS = 20
 """The most parts of a dotted key."""
 
@@ -81,12 +88,6 @@ _DEEP_KEY = re.compile(
     f"{{{KEY_PARTS}}}"
 )
 """A key of so many parts: tomllib takes quadratic time for it."""
-
-TOML_LINE_CELLS, TOML_PART_CELLS, TOML_CHARACTER_CELLS = 128, 16, 2
-"""Cells that a line, a part of it (between commas, dots, escapes) and a character count for.
-
-Files by hand are short, and tomllib is slow.
-"""
 
 
 def read_cluster_toml(text: str, *, name: str) -> Cluster:

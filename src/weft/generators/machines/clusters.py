@@ -39,12 +39,12 @@ DIGITS = 10
 def gpu_cluster(
     text: str,
     *,
+    name: str | None = None,
     precision: str = "fp32",
     efficiency: float = 1.0,
     network: str = "Ethernet-25G",
     per_node: int = 8,
     idle_share: float = 0.2,
-    name: str | None = None,
 ) -> Cluster:
     """Make a cluster of published devices: TFLOP/s, and work in 10**12 operations.
 

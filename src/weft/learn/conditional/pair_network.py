@@ -181,10 +181,10 @@ class PairEvaluator:
         self,
         seeds: Sequence[int],
         jobs: int,
-        stream: ConditionalStream | None = None,
         *,
         norm: float = 1.0,
         goal: str = "completion",
+        stream: ConditionalStream | None = None,
     ) -> None:
         self.norm, self.goal = norm, goal
         own = None if stream is None else stream.with_jobs(jobs)
@@ -269,14 +269,14 @@ def tune_pairs(
     if s.hidden and len(mean) == len(PAIR_FEATURES) + 1:
         mean = widened(mean, s.hidden, rng)
     seeds = range(VALIDATION, VALIDATION + s.validation)
-    validation = PairEvaluator(seeds, 2 * s.jobs, stream, norm=s.norm, goal=s.goal)
+    validation = PairEvaluator(seeds, 2 * s.jobs, norm=s.norm, goal=s.goal, stream=stream)
     best = TunedPairs(mean, validation.score(policy_of(mean, s.hidden)), [], s)
     progress({"generation": 0.0, "validation": best.score})
     cma = SeparableCma(mean, s.sigma, population=s.population, rng=rng, guarded=True)
     for generation in range(1, s.generations + 1):
         base = 1_000_000 + (s.seed * s.generations + generation) * s.streams
         seeds = range(base, base + s.streams)
-        training = PairEvaluator(seeds, s.jobs, stream, norm=s.norm, goal=s.goal)
+        training = PairEvaluator(seeds, s.jobs, norm=s.norm, goal=s.goal, stream=stream)
         cma.improve(lambda c: training.score(policy_of(c, s.hidden)))  # noqa: B023  called at once
         late = time.process_time() >= end
         if generation % s.every == 0 or generation == s.generations or late:

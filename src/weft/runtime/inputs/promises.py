@@ -227,25 +227,21 @@ def number_of(options: Mapping[str, Any], name: str, task: str, default: float) 
 
 def needs_of(options: Mapping[str, Any], task: str) -> dict[str, float]:
     """Return the amounts of capacities that a task takes."""
-    given = options.get("needs")
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping):
-        raise InvalidInput(
-            f"needs of task '{task}' is {given!r}; it must be a dict, such as {{'licence': 1}}"
-        )
+    given = _dict_in(options, "needs", task, "such as {'licence': 1}")
     return {str(name): number_of(given, name, task, 0.0) for name in given}
 
 
 def calls_of(options: Mapping[str, Any], task: str) -> Mapping[str, Any]:
     """Return the functions of the variants of a task."""
-    given = options.get("calls")
+    return _dict_in(options, "calls", task, "variant -> function")
+
+
+def _dict_in(options: Mapping[str, Any], name: str, task: str, form: str) -> Mapping[str, Any]:
+    given = options.get(name)
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise InvalidInput(
-            f"calls of task '{task}' is {shown(given)}; it must be a dict variant -> function"
-        )
+        raise InvalidInput(f"{name} of task '{task}' is {shown(given)}; it must be a dict, {form}")
     return given
 
 

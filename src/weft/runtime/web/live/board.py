@@ -64,9 +64,9 @@ class LiveBoard(Observer):
         life: LiveLifecycle,
         policy: str,
         *,
+        plans: Callable[[], int] = lambda: 0,
         planned: Schedule | None = None,
         forecaster: Forecaster | None = None,
-        plans: Callable[[], int] = lambda: 0,
     ) -> None:
         """Describe the run before its first event."""
         problem = life.workload.problems[0]
