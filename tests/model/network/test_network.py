@@ -255,6 +255,14 @@ def test_refusals():
     assert {v.rule for v in check(problem, copied)} == {"copy"}
 
 
+@pytest.mark.parametrize("name", [None, 3, [], ["x"], {"x": 1}])
+def test_switches_have_texts_as_names(name):
+    with pytest.raises(InvalidInput, match="the port of node 'a' names switch"):
+        Topology({"a": Port(switch=name)})
+    with pytest.raises(InvalidInput, match="a switch has a text as its name"):
+        Topology({"a": Port()}, [Trunk("switch", name, 1.0)])
+
+
 def test_changed_machines_keep_the_network():
     problem = fork(STAR)
     assert Bandwidth(2.0).apply(problem).cluster.network.ports["a"].up == 20.0

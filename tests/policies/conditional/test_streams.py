@@ -48,6 +48,7 @@ def test_a_file():
 REFUSED = {
     "jobs = 50": {
         "jobs = 0": "jobs is 0; it must be a whole number, 1 or more",
+        "jobs = 4294967296": "jobs is 4294967296; it must be at most 2147483647",
         "jobs = ": "is not valid TOML",
     },
     "[arrivals]": {

@@ -115,12 +115,12 @@ class Record:
         return value
 
     def count(self, key: str, default: object = _REQUIRED) -> int:
-        """Return a whole number, 1 or more."""
+        """Return a whole number, 1 or more, of at most 32 bits."""
         value = self.raw(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
-            raise InvalidInput(
-                f"{self.path(key)} is {shown(value)}; it must be a whole number, 1 or more"
-            )
+            large = type(value) is int and value >= 2**31
+            rule = f"at most {2**31 - 1}" if large else "a whole number, 1 or more"
+            raise InvalidInput(f"{self.path(key)} is {shown(value)}; it must be {rule}")
         return value
 
     def strings(self, key: str, default: Sequence[str] = _REQUIRED) -> list[str]:

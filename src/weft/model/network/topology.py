@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.arguments import number
+from weft.arguments import number, shown
 from weft.errors import InvalidInput
 from weft.model.columns import FloatArray, IntArray, frozen
 from weft.registry import closest
@@ -102,9 +102,12 @@ class Topology:
         for node, p in self.ports.items():
             _refuse(p.up, p.latency, f"the port of node '{node}' (up)")
             _refuse(p.down, p.latency, f"the port of node '{node}' (down)")
+            _refuse_switch(p.switch, f"the port of node '{node}'")
         for t in self.trunks:
             what = f"the trunk '{t.one}' - '{t.other}'"
             _refuse(t.bandwidth, t.latency, what)
+            for switch in (t.one, t.other):
+                _refuse_switch(switch, what)
             if t.one == t.other:
                 raise InvalidInput(f"{what} connects a switch to itself")
 
@@ -267,6 +270,11 @@ def _refuse(rate: float, latency: float, what: str) -> None:
         raise InvalidInput(
             f"the latency of {what} is {latency:g}; it must be a finite number, zero or more"
         )
+
+
+def _refuse_switch(name: object, what: str) -> None:
+    if not isinstance(name, str):
+        raise InvalidInput(f"{what} names switch {shown(name)}; a switch has a text as its name")
 
 
 def _count(things: Collection[object], noun: str) -> str:
