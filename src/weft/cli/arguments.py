@@ -234,7 +234,7 @@ def taking(what: str) -> Iterator[None]:
 def read_results(
     paths: Sequence[Path], args: argparse.Namespace
 ) -> list[tuple[Schedule | Trace, Problem | None]]:
-    """Return schedules, with the problem of --problem, and traces, which hold their own."""
+    """Return schedules with the problem of --problem, and traces, which hold theirs."""
     from weft.formats import load_result
     from weft.model import Schedule
 
