@@ -104,12 +104,18 @@ class Soak:
 
 
 def soak_service(
-    seconds: float, progress: Progress, *, every: float = 60.0, least: int = 1
+    seconds: float,
+    progress: Progress,
+    *,
+    every: float = 60.0,
+    least: int = 1,
+    settled: Callable[[Soak], bool] = lambda _: True,
 ) -> Soak:
     """Saturate a service on local processes; sample it, and count device time by application.
 
-    It ends after some seconds, but not before `least` submissions did. Seconds in which this
-    process was stopped (SIGSTOP, a machine asleep) do not count.
+    It ends after some seconds, but not before `least` submissions did; then it goes on to ten
+    times as many at the most, until it is `settled`. Seconds in which this process was stopped
+    (SIGSTOP, a machine asleep) do not count.
     """
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -127,7 +133,11 @@ def soak_service(
         for client in clients:
             client.start()
         soaked = 0.0
-        while not load.soak.wrong and (soaked < seconds or load.soak.submissions < least):
+        while not load.soak.wrong and (
+            soaked < seconds
+            or load.soak.submissions < least
+            or (load.soak.submissions < 10 * least and not settled(load.soak))
+        ):
             soaked += _awake(every)
             load.soak.samples.append(_sample(soaked / 60.0, load.used))
             progress(str(load.soak.samples[-1]))

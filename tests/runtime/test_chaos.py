@@ -76,11 +76,15 @@ def test_a_cascade_whose_units_are_killed():
 
 
 def test_a_saturated_service_keeps_shares_and_priorities():
+    def kept(soak):
+        return max(abs(offset) for offset in soak.offsets().values()) < 0.2
+
+    # One task that a busy machine holds up for a second is seen among 300 submissions. The service
+    # makes up for it, so shares are kept after more of them.
     lines = []
-    soak = soak_service(0.0, lines.append, every=0.2, least=300)
+    soak = soak_service(0.0, lines.append, every=0.2, least=300, settled=kept)
     assert [text for text in soak.wrong if "grow" not in text and "share" not in text] == []
-    # Far fewer tasks than in a real soak, so one task more or less is seen.
-    assert max(abs(offset) for offset in soak.offsets().values()) < 0.2
+    assert kept(soak)
     assert soak.submissions >= 300
     assert len(lines) == len(soak.samples) + 1
 
