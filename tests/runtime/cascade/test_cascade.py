@@ -288,7 +288,7 @@ def test_stage_that_cannot_be_loaded_is_refused(folder):
         ("[units.fast]", "[units.fats]", UnknownName, "'fats' is no unit .*'fast'"),
         ("threads = 2", "threads = 0", InvalidInput, "threads is 0"),
         ("threads = 2", "cores = [9999]", InvalidInput, "cores has 9999"),
-        ("threads = 2", "threads = 0x1" + "0" * 5000, InvalidInput, "at most 2147483647"),
+        ("threads = 2", "threads = 0x1" + "0" * 5000, InvalidInput, "whole number, 1 or more"),
         ("queue = 40", "queue = 0", InvalidInput, "queue is 0"),
         ("queue = 40", "queu = 4", UnknownName, "'queu'"),
         ("_stages:large", "_stages", InvalidInput, "write module:function"),
