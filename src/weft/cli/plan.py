@@ -14,7 +14,7 @@ from weft.cli.arguments import (
     excludes,
     read_problem,
 )
-from weft.cli.values import number, output, whole
+from weft.cli.values import chart, number, output, result_file, whole
 from weft.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_outputs(parser: argparse.ArgumentParser, what: str) -> None:
     """Add the files a result can be written to."""
     group = parser.add_argument_group("files to write")
-    add_option(group, "--out", output, "FILE", f"the {what}, as JSON or NPZ")
-    add_option(group, "--gantt", output, "FILE", "the Gantt chart, as HTML, SVG or PNG")
+    add_option(group, "--out", result_file, "FILE", f"the {what}, as JSON or NPZ")
+    add_option(group, "--gantt", chart, "FILE", "the Gantt chart, as HTML, SVG or PNG")
     add_option(group, "--chrome", output, "FILE", "a Chrome trace, for ui.perfetto.dev")
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.cli.arguments import add_flag, add_option, add_seed, needs
 from weft.cli.output import users_code
-from weft.cli.values import number, output, page, port, whole
+from weft.cli.values import chart, number, page, port, result_file, whole
 
 if TYPE_CHECKING:
     from weft.runtime.execution import RunTrace
@@ -65,8 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flag(shown, "--live", "serve a page on this machine that shows the run")
     add_option(shown, "--port", port, "N", "port of --live (default: a free one)", default=0)
     files = parser.add_argument_group("files to write")
-    add_option(files, "--out", output, "FILE", "the trace, as JSON or NPZ")
-    add_option(files, "--gantt", output, "FILE", "the Gantt chart, as HTML, SVG or PNG")
+    add_option(files, "--out", result_file, "FILE", "the trace, as JSON or NPZ")
+    add_option(files, "--gantt", chart, "FILE", "the Gantt chart, as HTML, SVG or PNG")
     add_option(
         files, "--report", page, "HTML", "a page with charts, and predicted against measured"
     )

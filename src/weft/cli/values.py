@@ -101,6 +101,25 @@ def page(text: str) -> Path:
     return path
 
 
+def chart(text: str) -> Path:
+    """Read the path of a Gantt chart to write."""
+    return _ending(text, "a Gantt chart", (".html", ".svg", ".png"))
+
+
+def result_file(text: str) -> Path:
+    """Read the path of a schedule or a trace to write."""
+    return _ending(text, "a schedule or a trace", (".json", ".npz", ".json.gz", ".npz.gz"))
+
+
+def _ending(text: str, what: str, suffixes: tuple[str, ...]) -> Path:
+    path = output(text)
+    if not path.name.lower().endswith(suffixes):
+        *others, last = suffixes
+        known = f"{', '.join(others)} or {last}"
+        raise argparse.ArgumentTypeError(f"{text} ends in '{path.suffix}'; {what} ends in {known}")
+    return path
+
+
 def _parts(text: str) -> list[str]:
     found = [part.strip() for part in text.split(",") if part.strip()]
     if not found:
