@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.support.waiting import WAIT_LIMIT
 from weft.cli.main import main
 from weft.formats import load_recording
 from weft.formats.batch import batch_jobs, load_commands, write_hyperqueue, write_slurm
@@ -213,7 +214,7 @@ def test_hyperqueue_runs_the_exported_graph(tmp_path):
             check=True,
             cwd=out,
             capture_output=True,
-            timeout=120,
+            timeout=WAIT_LIMIT,
         )
     finally:
         server.close()
@@ -232,7 +233,7 @@ def test_a_real_slurm_runs_the_exported_graph(tmp_path):
     subprocess.run([out / "submit.sh"], check=True, capture_output=True)
     last = (out / "job.ids").read_text().split()[-1]
     wait = ["srun", f"--dependency=afterany:{last}", "--time=1", "true"]
-    subprocess.run(wait, check=True, capture_output=True, timeout=120)
+    subprocess.run(wait, check=True, capture_output=True, timeout=WAIT_LIMIT)
     assert (out / "merged").read_text() == "it's\n" * 3
 
 

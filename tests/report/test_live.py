@@ -11,6 +11,7 @@ import pytest
 
 from tests.report.pages import live_cascade
 from tests.support.report_examples import scripted
+from tests.support.waiting import WAIT_LIMIT
 from tests.support.web.browser import chromium, patient_context
 from tests.support.web.server import TOKEN, server_process, serving
 from weft.model import Problem, Workload
@@ -76,7 +77,9 @@ def test_the_clock_of_a_run_starts_with_its_first_event():
 def request(server, path, *, token="", body=None):
     headers = {"authorization": f"Bearer {token}"} if token else {}
     url = server.url.partition("/runs/")[0] + path
-    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=30) as answer:
+    with urllib.request.urlopen(
+        urllib.request.Request(url, body, headers), timeout=WAIT_LIMIT
+    ) as answer:
         return answer.read()
 
 

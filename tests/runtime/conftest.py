@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import weft
+from tests.support.waiting import WAIT_LIMIT
 from weft.runtime.engine.driver import Driver
 
 
@@ -36,6 +37,6 @@ def ray_backend():
         children = [c for c in psutil.Process().children(recursive=True) if c not in others]
         assert children
         yield backend
-    psutil.wait_procs(children, timeout=120)
+    psutil.wait_procs(children, timeout=WAIT_LIMIT)
     assert [c for c in children if c.is_running() and c.status() != psutil.STATUS_ZOMBIE] == []
     assert not sys.modules["ray"].is_initialized()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-WAIT_LIMIT = 120.0
+WAIT_LIMIT = 600.0
 """Seconds for waits that take milliseconds: on a busy machine a process may not run for long."""
 
 T = TypeVar("T")

@@ -14,6 +14,7 @@ import weft
 from tests.support import run_functions as f
 from tests.support.fake_slurm import fake_allocation
 from tests.support.instances import chain, fan
+from tests.support.waiting import WAIT_LIMIT
 from weft.model.trace import DONE, LOST
 from weft.runtime import (
     FakeBackend,
@@ -153,11 +154,11 @@ def test_a_service_starts_submissions_while_others_run(backend, tmp_path):
         large = service.submit("batch", f.gated(str(gate), *[f.square(k) for k in range(20)]))
         small = [service.submit("user", f.plus(f.square(k), 1)) for k in range(3)]
         try:
-            found = [future.result(120) for future in small]
+            found = [future.result(WAIT_LIMIT) for future in small]
         finally:
             gate.touch()
         assert found == [{"plus-0": k * k + 1} for k in range(3)]
-        assert large.result(120) == {"gated-0": 20}
+        assert large.result(WAIT_LIMIT) == {"gated-0": 20}
 
 
 # -- failures -----------------------------------------------------------------

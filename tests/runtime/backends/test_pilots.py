@@ -24,6 +24,7 @@ from tests.support.waiting import wait_until
 from weft.runtime import HyperQueueBackend, LocalDevice, PilotDevice, SlurmBackend, current_device
 from weft.runtime.backends.leftover_processes import descendants
 from weft.runtime.backends.payload import inline, pack, unpack
+from weft.runtime.backends.pilots.link import END_SECONDS, PilotLink
 from weft.runtime.backends.pilots.listener import PilotListener
 
 needs_hyperqueue = pytest.mark.skipif(
@@ -231,3 +232,31 @@ def test_a_connection_without_the_key_is_dropped():
         assert listener.arrivals() == []
     finally:
         listener.close()
+
+
+class SlowJob:
+    """A pilot whose end the batch system reports after some questions."""
+
+    def __init__(self, answers_after: int) -> None:
+        self.left = answers_after
+
+    def exit_code(self):
+        self.left -= 1
+        return None if self.left >= 0 else 7
+
+    def cancel(self):
+        pass
+
+
+def test_a_busy_machine_gives_the_batch_system_more_time(monkeypatch):
+    # The limit counts pauses, not the clock: 200 pauses of 20 ms are within 5 seconds however long
+    # they took. A system that never answers still ends the wait.
+    slept = []
+    monkeypatch.setattr("weft.runtime.backends.local.process.time.sleep", slept.append)
+    link = PilotLink(0, PilotDevice("a"), "token", start_seconds=1.0, arrivals=lambda _: None)
+    link.job = SlowJob(200)
+    assert link.exit_code(END_SECONDS) == 7
+    assert len(slept) == 200
+    link.job = SlowJob(10**9)
+    assert link.exit_code(END_SECONDS) is None
+    assert sum(slept[200:]) == pytest.approx(END_SECONDS)

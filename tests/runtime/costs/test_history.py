@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
+from tests.support.waiting import WAIT_LIMIT
 from weft.model import Cluster, Problem, Workflow, Workload
 from weft.planners import PLANNERS
 from weft.planners.replays import replayed
@@ -94,7 +95,7 @@ def test_several_processes_may_write_at_once(tmp_path):
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, str(path), f"kind{i}"]) for i in range(4)
     ]
-    assert [w.wait(120) for w in writers] == [0, 0, 0, 0]
+    assert [w.wait(WAIT_LIMIT) for w in writers] == [0, 0, 0, 0]
     assert {d.kind: d.count for d in History(path).durations()} == {
         f"kind{i}": 60 for i in range(4)
     }

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.waiting import WAIT_LIMIT
 from weft.model import Problem, Workload
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.progress import ROWS, Progress, device_lines, status_lines, summary
@@ -174,7 +175,7 @@ def watched(folder, numbers, *, interrupt=False):
                 os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does: to all of them
             else:
                 gate.touch()
-    process.wait(120)
+    process.wait(WAIT_LIMIT)
     os.close(here)
     return text.decode(), process
 

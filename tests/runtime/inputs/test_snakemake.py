@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.support.waiting import WAIT_LIMIT
 from weft import formats
 from weft.runtime.costs.history import History
 from weft.runtime.costs.measurements import Measurement
@@ -63,7 +64,13 @@ def snakemake(folder: Path, *options: str) -> subprocess.CompletedProcess:
     }
     command = [sys.executable, "-m", "snakemake", "--scheduler", "weft", "--cores", "1", *options]
     done = subprocess.run(
-        command, cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False
+        command,
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_LIMIT,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done

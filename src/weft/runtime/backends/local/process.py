@@ -13,7 +13,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from multiprocessing.spawn import get_executable
 from pathlib import Path
 from typing import Any, Literal
@@ -184,22 +184,27 @@ class WorkerProcess(WorkerLink):
 
     def _dies_within(self, seconds: float) -> bool:
         """Wait for the end of the process, but keep its id, which is that of its group."""
-        deadline = time.perf_counter() + seconds
         how = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        while (
-            self.process.returncode is None and os.waitid(os.P_PID, self.process.pid, how) is None
-        ):
-            if time.perf_counter() > deadline:
-                return False
-            time.sleep(0.002)
-        return True
+        return any(
+            self.process.returncode is not None or os.waitid(os.P_PID, self.pid, how) is not None
+            for _ in pauses(seconds)
+        )
 
     def exit_code(self, seconds: float = 0.0) -> int | None:
         """Wait for the end of the process; return its exit code, None if it still runs."""
-        try:
-            return self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
+        codes = (self.process.poll() for _ in pauses(seconds))
+        return next((code for code in codes if code is not None), None)
+
+
+def pauses(seconds: float, each: float = 0.002) -> Iterator[None]:
+    """Yield at once and after every pause, until the pauses add up to some seconds.
+
+    A busy machine makes each pause longer, and so gives more time to the process that it delays.
+    """
+    yield
+    for _ in range(round(seconds / each)):
+        time.sleep(each)
+        yield
 
 
 def cause_of(code: int | None) -> tuple[str, Literal["exited", "killed"]]:

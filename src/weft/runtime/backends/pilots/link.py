@@ -11,14 +11,14 @@ from typing import Any, Literal, Protocol
 
 from weft.runtime.backends.leftover_processes import end_descendants
 from weft.runtime.backends.local.pipe import MessagePipe
-from weft.runtime.backends.local.process import WorkerLink, cause_of
+from weft.runtime.backends.local.process import WorkerLink, cause_of, pauses
 from weft.runtime.backends.local.worker import Setting
 from weft.runtime.backends.pilots.device import PilotDevice
 from weft.runtime.backends.pilots.listener import Handshake
 from weft.runtime.backends.real import machine
 
 END_SECONDS = 5.0
-"""Seconds in which a batch system must say how a process ended."""
+"""Seconds, more on a busy machine, in which a batch system must say how a process ended."""
 
 
 class PilotJob(Protocol):
@@ -112,12 +112,10 @@ class PilotLink(WorkerLink):
 
     def exit_code(self, seconds: float = 0.0) -> int | None:
         """Return the exit code that the batch system reports."""
-        deadline = time.perf_counter() + seconds
-        while self.job is not None:
-            code = self.job.exit_code()
-            if code is not None or time.perf_counter() >= deadline:
+        for _ in pauses(seconds, each=0.02):
+            code = None if self.job is None else self.job.exit_code()
+            if self.job is None or code is not None:
                 return code
-            time.sleep(0.02)
         return None
 
     def kill(self) -> None:
