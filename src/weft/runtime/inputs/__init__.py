@@ -5,8 +5,18 @@
 - `dask_graph`: Dask collections and graphs
 - `functions`: functions, promises, networkx graphs
 - `promises`: `weft.task`
+- `signatures`: missing and unknown arguments of calls
 - `snakemake`: durations and ranks of Snakemake jobs
 - `variants`: tasks that run in one of several ways
 """
 
-__all__ = ["airflow", "commands", "dask_graph", "functions", "promises", "snakemake", "variants"]
+__all__ = [
+    "airflow",
+    "commands",
+    "dask_graph",
+    "functions",
+    "promises",
+    "signatures",
+    "snakemake",
+    "variants",
+]

@@ -35,6 +35,7 @@ from weft.runtime.inputs.promises import (
     promised_in,
     variants_in,
 )
+from weft.runtime.inputs.signatures import Signatures
 
 T = TypeVar("T", bound=Hashable)
 
@@ -158,10 +159,14 @@ def from_functions(workflow: Workflow, functions: Functions) -> Application:
     }
     shared: dict[tuple[int, int], Call] = {}
     """Identity of a function and number of inputs -> the call."""
+    signatures = Signatures()
 
-    def call(function: Callable[..., Any], parents: int) -> Call:
+    def call(task: str, function: Callable[..., Any], parents: int) -> Call:
         shape = (id(function), parents)
         if shape not in shared:
+            body = function.function if isinstance(function, Task) else function
+            given = f"the results of its parents ({parents})" if parents else "no arguments"
+            signatures.refuse_misfit(task, body, parents, (), given)
             shared[shape] = Call(function, tuple(Input(k) for k in range(parents)))
         return shared[shape]
 
@@ -176,9 +181,9 @@ def from_functions(workflow: Workflow, functions: Functions) -> Application:
         parents = int(workflow.pred_ptr[task + 1] - workflow.pred_ptr[task])
         if isinstance(function, Mapping):
             _check_ways(name, function, variants.get(task, ()), whole=True)
-            ways[task] = {way: call(one, parents) for way, one in function.items()}
+            ways[task] = {way: call(name, one, parents) for way, one in function.items()}
             function = next(iter(function.values()))
-        calls.append(call(function, parents))
+        calls.append(call(name, function, parents))
     return Application(workflow, tuple(calls), _sinks(workflow), ways=ways)
 
 
@@ -270,17 +275,20 @@ def from_promises(what: Any) -> Application:
     calls = []
     bodies: dict[int, Body] = {}  # one per task, so that each function is pickled once
     ways: dict[int, dict[str, Call]] = {}
+    signatures = Signatures()
     for k, promise in enumerate(order):
         needs = _needs(promise, number, names[k])
         for parent, branch in sorted(needs.items()):
             builder.edge(names[parent], names[k], when=branch)
         slots = {parent: Input(e) for e, parent in enumerate(sorted(needs))}
         args, kwargs = replaced((promise.args, promise.kwargs), partial(_slot, number, slots))
+        signatures.refuse_misfit(names[k], promise.task.function, len(args), kwargs)
         body = bodies.setdefault(id(promise.task), Body(promise.task))
         calls.append(Call(body, args, kwargs))
         others = calls_of(promise.task.settings, names[k])
         _check_ways(names[k], others, variants.get(names[k], ()), whole=False)
         for way, function in others.items():
+            signatures.refuse_misfit(names[k], function, len(args), kwargs)
             other = bodies.setdefault(id(function), Body(Task(function, {})))
             ways.setdefault(k, {})[way] = Call(other, args, kwargs)
     promised = {id(p): number[id(p)] for p in promises}
