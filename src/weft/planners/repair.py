@@ -12,7 +12,6 @@ the answer.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, NamedTuple
@@ -29,7 +28,7 @@ from weft.planners.lists.insertion import Rows
 from weft.planners.planner import PLANNERS, Plan
 from weft.planners.search.warm_start import order_by_start
 from weft.registry import closest
-from weft.sim.kernel.jit import njit, njit_inline
+from weft.sim.kernel.jit import njit, njit_inline, planning_clock
 from weft.typed import typed
 
 DELAY_TOLERANCE = 1e-4
@@ -116,7 +115,7 @@ def replan(
     >>> made.makespan, replan(made, longer={"c": 2.0}).makespan, replan(made, lost="d1").makespan
     (4.0, 6.0, 7.0)
     """
-    begin = time.perf_counter()
+    begin = planning_clock()
     prepare(plan)
     tables, problem = _TABLES[plan], plan.problem
     gone = _lost(problem, [lost] if isinstance(lost, str) else lost)
@@ -142,7 +141,7 @@ def replan(
     if problem.n * problem.p <= AGAIN_CELLS:
         again = PLANNERS.create("heft").solve(changed).schedule
         schedule = min(schedule, again, key=lambda made: made.makespan)
-    return Plan(changed, schedule, plan.planner, time.perf_counter() - begin)
+    return Plan(changed, schedule, plan.planner, planning_clock() - begin)
 
 
 def _refuse(plan: Plan) -> None:

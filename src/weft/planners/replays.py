@@ -9,7 +9,6 @@ decides.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -20,6 +19,7 @@ from weft.model.columns import FloatArray, IntArray
 from weft.planners.contention import independent, slowness_seen
 from weft.planners.setups import likely_shares, shares_seen, with_mean_setups, without_setups
 from weft.rng import generator
+from weft.sim.kernel.jit import planning_clock
 from weft.sim.kernel.rules import replay
 from weft.sim.kernel.tables import CHANGING, make_sim
 from weft.sim.simulate import simulate
@@ -171,14 +171,14 @@ def moved_tasks(
     """
     if problem.n < 2 or first.copies:
         return first
-    begin, rng, replays = time.perf_counter(), generator(seed, "replays"), Replays(problem)
+    begin, rng, replays = planning_clock(), generator(seed, "replays"), Replays(problem)
     device, key = np.zeros(problem.n, np.int64), np.zeros(problem.n)
     device[first.task], key[first.task] = first.device, first.start
     cost = first.makespan + moving * replays.moving(device) if moving else first.makespan
     best, least, here, improved = (device, key), cost, cost, False
     done = 0.0
     for count in range(MOVES if seconds is None else 2**62):
-        spent = time.perf_counter() - begin
+        spent = planning_clock() - begin
         done = count / MOVES if seconds is None else spent / max(seconds, 1e-9)
         if done >= 1.0:
             break

@@ -4,13 +4,15 @@ import fcntl
 import os
 import subprocess
 import sys
+from itertools import count
 
 import numpy as np
 import pytest
 
 from weft.policies.replanning.portfolio import run_by_portfolio
 from weft.sim.kernel import jit
-from weft.sim.kernel.jit import stored
+from weft.sim.kernel.jit import kernel, stored
+from weft.sim.kernel.jit.clock import PausedClock
 
 
 @pytest.fixture
@@ -81,6 +83,32 @@ def test_compiling_tells_how_far_it_is(capsys):
     first, second = capsys.readouterr().err.splitlines()
     assert first == "weft: compiling kernels (once; later starts read the cache)"
     assert second == "weft: compiled 2 functions"
+
+
+@jit.njit
+def tripled(x):
+    return 3.0 * x
+
+
+def test_compiling_stops_the_clock_of_plans(monkeypatch):
+    ticks = count()
+    clock = PausedClock(lambda: float(next(ticks)))
+    monkeypatch.setattr(kernel, "planning_clock", clock)
+    before = clock()  # 0 s; from 1 to 2 s the kernel is compiled or loaded
+    assert tripled(2.0) == 6.0
+    assert clock() - before == 2.0  # at 3 s
+    assert tripled(3.0) == 9.0
+    assert clock() - before == 3.0  # at 4 s: the kernel was there
+
+
+def test_a_clock_stands_still_until_the_last_pause_ends():
+    ticks = count()
+    clock = PausedClock(lambda: float(next(ticks)))
+    with clock.paused():  # at 0 s
+        with clock.paused():
+            assert clock() == 0.0
+        assert clock() == 0.0
+    assert clock() == 1.0  # the pause ended at 1 s, now it is 2 s
 
 
 @jit.njit

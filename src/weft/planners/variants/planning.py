@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from math import inf, isnan
 
 from weft.arguments import as_float, shown
@@ -14,6 +13,7 @@ from weft.planners.search.clock import Clock
 from weft.planners.search.exact import Exact
 from weft.planners.variants.proof import prove_variants
 from weft.planners.variants.selection import VariantChoices, least_of_all
+from weft.sim.kernel.jit import planning_clock
 
 SEARCH_SHARE = 0.4
 """Share of the time limit for the choice of variants."""
@@ -31,7 +31,7 @@ def plan_variants(
     budget: float | None,
 ) -> Plan:
     """Choose a variant for each task and plan the problem with these."""
-    begin, clock = time.perf_counter(), Clock(seconds)
+    begin, clock = planning_clock(), Clock(seconds)
     choices = VariantChoices(
         problem,
         _limit(min_accuracy, "min_accuracy", without=-inf),
@@ -52,7 +52,7 @@ def plan_variants(
         pick, resolved, schedule, bound = prove_variants(
             choices, winner, bound, clock, threads=planner.threads, seed=seed
         )
-    took = time.perf_counter() - begin
+    took = planning_clock() - begin
     proved = min(bound, schedule.makespan)
     return Plan(resolved, schedule, planner.name, took, proved, variants=choices.chosen(pick))
 

@@ -4,6 +4,7 @@ Compiled code is cached on disk. Numba reuses it as long as the file of the func
 even if a function or constant that was compiled into it changed in another file. So the stamp
 covers all files of weft that a module imports.
 
+- `clock`: time without that of compiling
 - `kernel`: functions that become machine code only where Python calls them
 - `stored`: the cache of this user, and kernels that came with the installation
 """
@@ -22,9 +23,20 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core.event import Event, Listener, register
 
-from weft.sim.kernel.jit.kernel import Kernel
+from weft.sim.kernel.jit.kernel import Kernel, planning_clock
 
-__all__ = ["Notice", "compiled", "kernel", "njit", "njit_inline", "njit_noalloc", "stamp", "stored"]
+__all__ = [
+    "Notice",
+    "clock",
+    "compiled",
+    "kernel",
+    "njit",
+    "njit_inline",
+    "njit_noalloc",
+    "planning_clock",
+    "stamp",
+    "stored",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -19,9 +19,13 @@ from numba.core.environment import lookup_environment
 from numba.core.funcdesc import default_mangler
 from numba.core.registry import CPUDispatcher
 
+from weft.sim.kernel.jit.clock import PausedClock
 from weft.sim.kernel.jit.stored import KernelCache
 
 # mypy: disable-error-code="no-untyped-call, misc, attr-defined, no-any-return"
+
+planning_clock = PausedClock()
+"""Seconds of the wall clock, without those in which kernels are compiled or loaded."""
 
 
 class Callee(JITCodeLibrary):
@@ -139,7 +143,7 @@ class Kernel(CPUDispatcher):
 
     def compile(self, sig: Any) -> Any:
         """Load the stored form for these types; compile it if no process has done so."""
-        with self._cache.locked(self.on_wait):
+        with planning_clock.paused(), self._cache.locked(self.on_wait):
             return super().compile(sig)
 
     @property
