@@ -18,6 +18,7 @@ from weft.planners import plan
 from weft.policies import POLICIES, RulePolicy, simulate
 from weft.policies.load import list_policies, load_policy
 from weft.policies.policy import policy_kinds
+from weft.runtime.deciders.contender import load_contender
 from weft.sim import simulate as simulator
 from weft.sim.reference import simulate_reference
 from weft.sim.view import Decision
@@ -183,3 +184,19 @@ def test_bad_decisions_name_policy_task_and_device():
         simulate(problem, "fifi")
     with pytest.raises(InvalidInput, match="either a scenario"):
         simulate(problem, "fifo", scenario=Scenario.of(Workload.of(problem)), noise=0.1)
+
+
+def test_a_class_is_no_policy():
+    class Idle:
+        name = "idle"
+
+        def begin(self, workload, *, seed=0):
+            """Nothing to prepare."""
+
+        def decide(self, view):
+            return None
+
+    for load in (load_policy, load_contender):
+        with pytest.raises(InvalidInput, match=r"class.*give an object of it"):
+            load(Idle)
+        assert load(idle := Idle()) is idle

@@ -71,6 +71,7 @@ def _refuse_swapped(
 def _compared(args: argparse.Namespace) -> Comparison:
     from weft.cli.output import progress
     from weft.planners import PLANNERS
+    from weft.planners.planner import load_planner
     from weft.policies import POLICIES
     from weft.policies.load import load_policy
     from weft.report.compare import compare
@@ -80,7 +81,7 @@ def _compared(args: argparse.Namespace) -> Comparison:
         chosen = [] if args.policies else ["heft", "cpop", "peft"]
     _refuse_swapped(chosen, PLANNERS, POLICIES, "is a policy; give it as --policies")
     _refuse_swapped(args.policies or [], POLICIES, PLANNERS, "is a planner; give it as --planners")
-    contenders: list[Any] = [PLANNERS.create(name) for name in chosen]
+    contenders: list[Any] = [load_planner(name) for name in chosen]
     contenders += [load_policy(name) for name in args.policies or []]
     return compare(
         [read_problem(path, args) for path in args.file],

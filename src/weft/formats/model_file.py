@@ -137,6 +137,20 @@ def find_model(name_or_path: str | Path) -> Path:
     raise UnknownName(f"unknown model {shown(name)}{closest(name, bundled_models())}")
 
 
+def is_model_path(name: str) -> bool:
+    """Return whether a text is the path of a model, there or not, and no plain name.
+
+    Examples
+    --------
+    >>> is_model_path("trained/own"), is_model_path("own.json"), is_model_path("heft")
+    (True, True, False)
+    """
+    if not name:
+        return False
+    named = Path(name).parent != Path() or name.endswith((".json", ".safetensors"))
+    return named or is_there(card_path(name))
+
+
 def bundled_models() -> list[str]:
     """List the names of all models that ship with weft, sorted."""
     return sorted(path.stem for path in BUNDLED.glob("*.json"))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from os import PathLike, fspath
 from typing import Literal, Protocol
 
 from weft.arguments import positive, shown, valid_seed
 from weft.display import Displayed
 from weft.errors import InvalidInput, UnknownName, Unsupported
+from weft.formats.model_file import find_model, is_model_path, read_model
 from weft.model import Problem, Schedule
 from weft.model.variants import Variant, mean_accuracy
 from weft.planners.bounds import lower_bound
@@ -20,6 +21,7 @@ from weft.planners.colocation import colocation_bound
 from weft.planners.objective import Objective
 from weft.planners.packing import pack
 from weft.registry import Entry, Registry, reject_unknown
+from weft.sim.kernel.jit import planning_clock
 from weft.typed import refuse_misfits
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
@@ -110,6 +112,7 @@ class Plan(Displayed):
     schedule: Schedule
     planner: str
     seconds: float
+    """Time that planning took, without the compilation of kernels by a first call."""
     proved: float = 0.0
     history: tuple[tuple[float, float], ...] = field(default=(), repr=False)
     """Improvements of a search: seconds since its start, and the makespan."""
@@ -160,7 +163,7 @@ class Plan(Displayed):
 
 def plan(
     problem: Problem,
-    planner: str | Planner = "heft",
+    planner: str | PathLike[str] | Planner = "heft",
     *,
     seconds: float | None = None,
     seed: int = 0,
@@ -168,7 +171,7 @@ def plan(
     budget: float | None = None,
     **options: object,
 ) -> Plan:
-    """Plan a problem with a planner, given by name or as an object.
+    """Plan a problem with a planner, given by name, by the path of a network or as an object.
 
     If tasks have variants, one is chosen for each, so that the makespan is short, the mean accuracy
     is at least `min_accuracy` and the cost (rent and variants) at most `budget`.
@@ -181,25 +184,26 @@ def plan(
             "Problem.from_arrays, Problem.from_table, Workflow.from_networkx or weft.load"
         )
     seconds, seed = positive(seconds, "seconds"), valid_seed(seed)
-    if isinstance(planner, str):
-        chosen = _create(planner, options)
-        _refuse_two_limits(seconds, options)
+    if isinstance(planner, str | PathLike):
+        chosen = load_planner(planner, **options)
     else:
-        if not callable(getattr(planner, "solve", None)):
+        if not callable(getattr(planner, "solve", None)) or isinstance(planner, type):
             raise InvalidInput(
-                f"planner is {shown(planner)}; give a name (weft.list_planners()) or a Planner"
+                f"planner is {shown(planner)}; give a name (weft.list_planners()), the path of a "
+                "trained one or a Planner"
             )
         reject_unknown(options, (), f"planner object '{planner.name}'")
         chosen = planner
+    refuse_two_limits(chosen, seconds)
     if problem.workflow.variants:
         from weft.planners.variants.planning import plan_variants
 
         return plan_variants(problem, chosen, seconds, seed, min_accuracy, budget)
     if min_accuracy is not None or budget is not None:
         raise InvalidInput("min_accuracy and budget choose among variants; the workflow has none")
-    begin = time.perf_counter()
+    begin = planning_clock()
     solution = solve(chosen, problem, seconds, seed)
-    took = time.perf_counter() - begin
+    took = planning_clock() - begin
     return Plan(problem, solution.schedule, chosen.name, took, solution.bound, solution.history)
 
 
@@ -220,7 +224,7 @@ def solve(
     objective = objective_of(planner)
     searches = "seconds" in planner.supports
     share = seconds if seconds is None or not searches else PLANNING_SHARE * seconds
-    begin, bounds = time.perf_counter(), []
+    begin, bounds = planning_clock(), []
 
     def planned(estimated: Problem) -> Schedule:
         found = _solve_alone(planner, estimated, share, seed)
@@ -235,7 +239,7 @@ def solve(
         value=partial(_value, problem, objective),
     )
     if searches and objective.plain:
-        left = None if seconds is None else seconds - (time.perf_counter() - begin)
+        left = None if seconds is None else seconds - (planning_clock() - begin)
         schedule = _moved(problem, schedule, left, seed)
     return Solution(schedule, bounds[0])  # that of free set-ups and links holds
 
@@ -263,13 +267,13 @@ def _solve_alone(planner: Planner, problem: Problem, seconds: float | None, seed
         return planner.solve(problem, seconds=seconds, seed=seed)
     searches = "seconds" in planner.supports
     first = seconds if seconds is None or not searches else RELAXED_SHARE * seconds
-    begin = time.perf_counter()
+    begin = planning_clock()
     relaxed = planner.solve(problem, seconds=first, seed=seed)
     schedule = pack(problem, relaxed.schedule)
     if searches:
         from weft.planners.search.packed import improve
 
-        left = None if seconds is None else seconds - (time.perf_counter() - begin)
+        left = None if seconds is None else seconds - (planning_clock() - begin)
         objective = objective_of(planner)
         schedule = improve(problem, schedule, seconds=left, seed=seed, objective=objective)
     return Solution(schedule, relaxed.bound)  # a bound without capacities holds with them
@@ -301,7 +305,7 @@ def planner_options(name: str) -> list[str]:
 
 def timed_plan(
     problem: Problem,
-    planner: str | Planner,
+    planner: str | PathLike[str] | Planner,
     *,
     seconds: float | None = None,
     seed: int = 0,
@@ -309,40 +313,61 @@ def timed_plan(
     budget: float | None = None,
     **options: object,
 ) -> Plan:
-    """Plan so that `plan.seconds` holds no compilation.
+    """Plan so that `plan.seconds` holds nothing that only a first call does.
 
-    The first call in a process compiles kernels or reads them from the cache. A quick planner is
-    called twice and the second call is timed; one that searches plans a small problem first.
+    The first call in a process imports modules and touches memory. A quick planner is called twice
+    and the second call is timed; one that searches plans a small problem first.
     """
-    if isinstance(planner, str):
-        planner = _create(planner, options)
-        _refuse_two_limits(seconds, options)
-    chosen = planner
+    if isinstance(planner, str | PathLike):
+        chosen = load_planner(planner, **options)
+    else:
+        reject_unknown(options, (), f"planner object '{planner.name}'")
+        chosen = planner
+    refuse_two_limits(chosen, seconds)
     again = partial(plan, seconds=seconds, seed=seed, min_accuracy=min_accuracy, budget=budget)
     if "seconds" not in chosen.supports:
         first = again(problem, chosen)
         return first if first.seconds > TIMED_AGAIN else again(problem, chosen)
     with suppress(Unsupported):
         small = Problem.from_arrays([[1.0, 1.0], [1.0, 1.0]], [[0, 1]], [1.0], bandwidth=1.0)
-        plan(small, chosen, seconds=0.01)
+        chosen.solve(small, seconds=0.01)
     return again(problem, chosen)
 
 
 TIMED_AGAIN = 30.0
-"""Seconds above which compilation no longer matters."""
+"""Seconds above which the difference no longer matters."""
 
 
-def _create(name: str, options: Mapping[str, object]) -> Planner:
-    """Make the planner of a name; refuse unknown options and those that do not fit."""
+def load_planner(planner: str | PathLike[str], **options: object) -> Planner:
+    """Make a planner by its name, or with a network that `weft train` wrote, by its path.
+
+    Unknown options, and those that do not fit, are refused.
+    """
+    name = fspath(planner)
+    if name not in PLANNERS and is_model_path(name):
+        name, options = _trained_kind(name), {"weights": name, **options}
     if options:  # looking up the options takes longer than a small plan
         _check_names(name, options)
         refuse_misfits(PLANNERS.factory(name), options, f"planner '{name}'")
     return PLANNERS.create(name, **options)
 
 
-def _refuse_two_limits(seconds: float | None, options: Mapping[str, object]) -> None:
+def is_trained_planner(path: str) -> bool:
+    """Return whether a path is that of a planner's network."""
+    return is_model_path(path) and read_model(find_model(path)).kind in PLANNERS
+
+
+def _trained_kind(path: str) -> str:
+    card = find_model(path)
+    kind = read_model(card).kind
+    if kind not in PLANNERS:
+        raise InvalidInput(f"{card}: is a model of kind '{kind}', which is no planner but a policy")
+    return kind
+
+
+def refuse_two_limits(planner: Planner, seconds: float | None) -> None:
     """Refuse a time limit beside the number of moves that replaces it."""
-    if seconds is not None and options.get("iterations") is not None:
+    if seconds is not None and getattr(planner, "iterations", None) is not None:
         raise InvalidInput("seconds and iterations both limit the search; give one of the two")
 
 
@@ -363,5 +388,5 @@ def refuse_choices(problem: Problem, planner: str) -> None:
     if problem.workflow.conditional:
         raise Unsupported(
             f"planner '{planner}' does not plan workflow '{problem.name}': it has choices; "
-            "simulate a policy instead"
+            "give a policy instead, such as 'eft' or 'rank-first'"
         )

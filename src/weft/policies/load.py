@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from weft.errors import InvalidInput, Unsupported
-from weft.formats.model_file import card_path
-from weft.formats.parsing.source import is_there
+from weft.formats.model_file import is_model_path
 from weft.model import Problem, Workload
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.policy import POLICIES, read_policy
@@ -29,6 +27,8 @@ def load_policy(policy: str | os.PathLike[str] | Policy) -> Policy:
     ('conditional-pi4', 'tuned-list')
     """
     if not isinstance(policy, str | os.PathLike):
+        if isinstance(policy, type):
+            raise InvalidInput(f"policy is the class {policy.__name__}; give an object of it")
         if callable(getattr(policy, "begin", None)) and callable(getattr(policy, "decide", None)):
             return policy
         raise InvalidInput(
@@ -36,10 +36,9 @@ def load_policy(policy: str | os.PathLike[str] | Policy) -> Policy:
             "it must be a name, a path, or have begin and decide"
         )
     name = os.fspath(policy)
-    if name in POLICIES or not name:
+    if name in POLICIES:
         return POLICIES.create(name)
-    looks_like_path = Path(name).parent != Path() or name.endswith((".json", ".safetensors"))
-    if looks_like_path or is_there(card_path(name)):
+    if is_model_path(name):
         return read_policy(name)
     return POLICIES.create(name)  # raises, with the closest name
 

@@ -57,7 +57,7 @@ def read_policy(path: str | Path) -> Policy:
     with naming(str(card)):
         if model.kind not in _BUILDERS:
             raise InvalidInput(
-                f"is a model of kind '{model.kind}', "
-                f"which is no policy{closest(model.kind, _BUILDERS)}"
+                f"is a model of kind '{model.kind}', which is no policy"
+                f"{closest(model.kind, _BUILDERS)}"
             )
         return _BUILDERS[model.kind](model)

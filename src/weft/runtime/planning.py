@@ -29,7 +29,7 @@ COSTS = frozenset({"work", "seconds", "durations"})
 @typed
 def plan(
     problem: Any,
-    planner: str | Planner = "heft",
+    planner: str | PathLike[str] | Planner = "heft",
     *,
     cluster: Cluster | None = None,
     history: History | str | Path | bool = True,
@@ -48,7 +48,7 @@ def plan(
         A `Problem`, a `Workflow`, a networkx graph, calls of functions decorated with `weft.task`
         (one, or lists, tuples and dicts of them) or Dask collections.
     planner
-        A planner, by name or as an object.
+        A planner, by name, by the path of a network that `weft train` wrote, or as an object.
     cluster
         The machines, for all but a `Problem`. Default: one device of each kind for a workflow that
         has durations by kind of device; the processor cores and GPUs of this machine for functions.
@@ -74,6 +74,8 @@ def plan(
         problem = problem_of(problem, cluster=cluster, history=history, durations=durations)
     elif cluster is not None or durations is not None:
         raise InvalidInput("a Problem has its cluster and durations; give neither beside it")
+    else:
+        _refuse_history(history, "a Problem has its durations")
     limits: Any = options  # of the planner, or on variants
     return plan_problem(problem, planner, seconds=seconds, seed=seed, **limits)
 
@@ -93,6 +95,7 @@ def problem_of(
     if workflow is not None:
         from weft.formats.binding import bind, own_cluster
 
+        _refuse_history(history, f"workflow '{workflow.name}' has its durations or work")
         workflow = _with_durations(workflow, durations)
         if cluster is None and not workflow.durations:
             raise InvalidInput(f"workflow '{workflow.name}' has no machines; give cluster=")
@@ -100,6 +103,12 @@ def problem_of(
     from weft.runtime.inputs.functions import application_of
 
     return _estimated(application_of(what), cluster, history, durations)
+
+
+def _refuse_history(history: History | str | Path | bool, why: str) -> None:
+    """Refuse measurements where nothing is estimated from them."""
+    if not isinstance(history, bool):
+        raise InvalidInput(f"history counts for functions only; {why}: leave it out")
 
 
 def _refuse_unread(what: Any) -> None:

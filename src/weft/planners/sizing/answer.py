@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -110,7 +111,7 @@ def size(
     *,
     deadline: float | None = None,
     budget: float | None = None,
-    planner: str | Planner = "heft",
+    planner: str | PathLike[str] | Planner = "heft",
     seconds: float | None = None,
     seed: int = 0,
     whole_nodes: bool = False,

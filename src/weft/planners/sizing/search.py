@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from math import prod
+from os import PathLike
 from typing import NamedTuple
 
 import numpy as np
@@ -72,7 +73,7 @@ class Search:
 
     problem: Problem
     offers: tuple[Offer, ...]
-    planner: str | Planner
+    planner: str | PathLike[str] | Planner
     seconds: float | None = None
     seed: int = 0
     front: list[Rental] = field(default_factory=list)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any
 from weakref import WeakSet
 
@@ -100,7 +101,7 @@ def whatif(
     problem: Problem,
     changes: Change | str | Sequence[Change | str],
     *,
-    planner: str | Planner = "heft",
+    planner: str | PathLike[str] | Planner = "heft",
     seconds: float | None = None,
     seed: int = 0,
     before: Plan | None = None,

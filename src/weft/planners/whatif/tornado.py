@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ class Tornado(Printed):
 def tornado(
     problem: Problem,
     *,
-    planner: str | Planner = "heft",
+    planner: str | PathLike[str] | Planner = "heft",
     share: float = 0.2,
     most: int = 12,
     seconds: float | None = None,
