@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from math import nan
 from pathlib import Path
 
@@ -9,10 +10,15 @@ import numpy as np
 import pytest
 
 import weft
+from weft.formats.model_file import BUNDLED
+from weft.planners import planner as planning
 from weft.planners.objective import Objective
-from weft.planners.planner import PLANNERS, planner_options, timed_plan
+from weft.planners.planner import PLANNERS, load_planner, planner_options, timed_plan
 from weft.planners.search.anytime import Anytime
 from weft.planners.search.exact import Exact
+from weft.runtime import FakeBackend
+from weft.runtime.deciders.contender import load_contender
+from weft.sim.kernel.jit.clock import PausedClock
 
 PROBLEM = weft.Problem.from_arrays(
     [[1.0, 2.0], [3.0, 1.0], [1.0, 1.0]], [[0, 1], [0, 2]], [1.0, 2.0], bandwidth=1.0
@@ -109,3 +115,62 @@ def test_limits_on_variants_are_numbers():
 def test_moves_and_a_time_limit_exclude_each_other(make):
     with pytest.raises(weft.InvalidInput, match="seconds and iterations both limit the search"):
         make(PROBLEM, "anytime", seconds=5.0, iterations=10)
+
+
+@pytest.mark.parametrize("make", [weft.plan, timed_plan])
+def test_a_time_limit_excludes_the_moves_of_an_object(make):
+    with pytest.raises(weft.InvalidInput, match="seconds and iterations both limit the search"):
+        make(PROBLEM, Anytime(iterations=10), seconds=5.0)
+    with pytest.raises(weft.UnknownName, match="planner object 'heft' has no option 'rank'"):
+        make(PROBLEM, PLANNERS.create("heft"), rank="upward")
+
+
+def test_a_run_refuses_both_limits():
+    workflow = weft.Workflow(work=[1.0], src=[], dst=[], data=[])
+    backend = FakeBackend(weft.Cluster(speed=[1.0]))
+    options = {"functions": {"task": dict}, "backend": backend, "history": False}
+    with pytest.raises(weft.InvalidInput, match="seconds and iterations both limit the search"):
+        weft.run(workflow, policy=Anytime(iterations=10), seconds=5.0, **options)
+
+
+def test_a_history_counts_for_functions_only(tmp_path):
+    flow = weft.Workflow(work=[1.0], src=[], dst=[], data=[])
+    for what, options in ((PROBLEM, {}), (flow, {"cluster": weft.Cluster(speed=[1.0])})):
+        with pytest.raises(weft.InvalidInput, match="history counts for functions only"):
+            weft.plan(what, "heft", history=tmp_path / "history.sqlite", **options)
+        assert weft.plan(what, "heft", history=False, **options).makespan > 0
+
+
+def test_a_class_is_no_planner():
+    with pytest.raises(weft.InvalidInput, match=r"planner is .*; give a name"):
+        weft.plan(PROBLEM, Anytime)
+
+
+def test_a_trained_network_is_a_planner_by_its_path():
+    path = BUNDLED / "deepsched"
+    assert load_planner(path) == PLANNERS.create("deepsched", weights=str(path))
+    assert load_contender(path) == load_planner(path)
+    with pytest.raises(
+        weft.InvalidInput, match="'conditional-index', which is no planner but a pol"
+    ):
+        weft.plan(PROBLEM, str(BUNDLED / "index"))
+    with pytest.raises(weft.InvalidInput, match="kind 'deepsched', which is no policy"):
+        weft.load_policy(path)
+    assert load_contender(BUNDLED / "index").name == "index"
+
+
+def test_planning_time_holds_no_compilation(monkeypatch):
+    ticks = count()
+    clock = PausedClock(lambda: float(next(ticks)))
+
+    class Compiling:
+        name, supports = "compiling", frozenset()
+
+        def solve(self, problem, *, seconds=None, seed=0):
+            with clock.paused():  # at 1 s, for 100 s
+                for _ in range(99):
+                    next(ticks)
+            return PLANNERS.create("heft").solve(problem)
+
+    monkeypatch.setattr(planning, "planning_clock", clock)
+    assert weft.plan(PROBLEM, Compiling()).seconds == 2.0  # from 0 to 102 s

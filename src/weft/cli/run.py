@@ -44,8 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--devices", str, "N|FILE", text)
     text = "a running cluster: folder of a HyperQueue server, address of Ray"
     add_option(parser, "--address", str, "WHERE", text)
-    text = "a planner or policy by name (see: weft list), or the file of a policy"
-    add_option(parser, "--policy", str, "POLICY", text, default="heft")
+    text = (
+        "a planner or policy by name (see: weft list), or the file of a policy "
+        "(default: heft, for graphs with choices eft)"
+    )
+    add_option(parser, "--policy", str, "POLICY", text)
     text = "a policy, by name or file, that is asked beside it, without acting"
     add_option(parser, "--shadow", str, "POLICY", text)
     add_flag(parser, "--fixed", "keep the first plan and the first estimates, whatever happens")
@@ -222,13 +225,15 @@ def _call(module: ModuleType, name: str, path: Path) -> Any:
         return function()
 
 
-def _predicted(trace: RunTrace, policy: str) -> Any:
+def _predicted(trace: RunTrace, policy: str | None) -> Any:
     from weft.errors import Stuck, Unsupported
     from weft.report.run_report import predicted_trace
-    from weft.runtime.deciders.contender import load_contender
+    from weft.runtime.deciders.contender import default_contender, load_contender
 
+    workflow = trace.workload.problems[0].workflow
     try:
-        return predicted_trace(trace, load_contender(policy))
+        decider = default_contender(workflow) if policy is None else load_contender(policy)
+        return predicted_trace(trace, decider)
     except (Unsupported, Stuck):
         return None
 

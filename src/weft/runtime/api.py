@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from weft.model import Cluster, Schedule
 from weft.planners import Plan, Planner
 from weft.policies import Policy
+from weft.policies.load import load_policy
 from weft.runtime.backends.local.device import LocalDevice
 from weft.runtime.backends.named import open_backend
 from weft.runtime.backends.pilots.device import PilotDevice
 from weft.runtime.backends.protocol import Backend
 from weft.runtime.backends.ray.session import RayDevice
 from weft.runtime.costs.history import History, history_for_run
-from weft.runtime.deciders.contender import load_contender
+from weft.runtime.deciders.contender import default_contender, load_contender
 from weft.runtime.engine.failure import TaskFailed
 from weft.runtime.execution import RunSettings, RunTrace, WorkflowRun
 from weft.runtime.inputs.functions import Functions, application_of
@@ -33,7 +34,7 @@ def run(
     what: Any,
     *,
     functions: Functions | None = None,
-    policy: str | PathLike[str] | Planner | Policy | Schedule | Plan = "heft",
+    policy: str | PathLike[str] | Planner | Policy | Schedule | Plan | None = None,
     backend: str | Backend | Any = "local",
     devices: int
     | Cluster
@@ -78,7 +79,8 @@ def run(
     policy
         A planner (its plan is dispatched in order), a policy (asked at every event), each by name
         or as an object, the path of a trained policy, or a `Schedule` to follow as it is, or the
-        `Plan` that has it.
+        `Plan` that has it. One that does not support the workflow is refused before anything runs.
+        Default: the planner HEFT, and for workflows with choices the policy `eft`.
     backend
         "local", "dask", "ray", "hyperqueue", "slurm", a `distributed.Client`, or a backend object,
         which stays open.
@@ -152,17 +154,18 @@ def run(
         folder=folder,
         keep=keep,
         adapt=adapt,
-        shadow=shadow,
+        shadow=None if shadow is None else load_policy(shadow),
         progress=progress,
         live=live,
         seconds=seconds,
         seed=seed,
     )
+    decider = default_contender(given.workflow) if policy is None else load_contender(policy)
     known = history_for_run(history)
     place, own = open_backend(backend, devices, address)
     try:
         limits = VariantLimits(min_accuracy, budget, seconds, seed)
-        picked = choose_variants(given, load_contender(policy), place.devices(), known, limits)
+        picked = choose_variants(given, decider, place.devices(), known, limits)
         trace = WorkflowRun(picked, place, known, settings).run()
     finally:
         if own:

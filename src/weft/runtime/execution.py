@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +14,8 @@ from weft.arguments import flag, positive, valid_seed
 from weft.errors import InvalidInput
 from weft.model import Cluster, Problem, Schedule, Trace, Workload
 from weft.model.variants import Variant
+from weft.planners.planner import refuse_two_limits
 from weft.policies import Policy
-from weft.policies.load import load_policy
 from weft.runtime.backends.protocol import Backend
 from weft.runtime.costs.drift import DriftDetector
 from weft.runtime.costs.estimates import estimated_problem, has_estimates, measured_network
@@ -84,7 +83,7 @@ class RunSettings:
     folder: str | Path | None = None
     keep: bool = True
     adapt: bool = True
-    shadow: str | PathLike[str] | Policy | None = None
+    shadow: Policy | None = None
     progress: bool = False
     live: LiveBoard | None = None
     seconds: float | None = None
@@ -118,9 +117,7 @@ class WorkflowRun:
         self.decider = self._decider()
         shadow = settings.shadow
         self.shadowed = (
-            None
-            if shadow is None
-            else ShadowedDecider(self.decider, load_policy(shadow), seed=settings.seed)
+            None if shadow is None else ShadowedDecider(self.decider, shadow, seed=settings.seed)
         )
         self.life = LiveLifecycle(
             self.workload,
@@ -138,10 +135,10 @@ class WorkflowRun:
         display = Progress()
         observers = self._observers(journal, display)
         driver = self._driver(observers)
-        driver.prepare()
-        forecaster = self._forecast(display) if not driver.replaced else None
-        self._begin_live(forecaster)
         try:
+            driver.prepare()
+            forecaster = self._forecast(display) if not driver.replaced else None
+            self._begin_live(forecaster)
             place.begin(self.workload, app.calls, since=journal.last if journal else 0.0)
             if journal is not None:
                 resume(driver, journal)
@@ -199,6 +196,7 @@ class WorkflowRun:
         if isinstance(chosen, Schedule):
             return ReplayDecider(chosen)
         if hasattr(chosen, "solve"):
+            refuse_two_limits(chosen, s.seconds)
             network = None if modelled else measured_network(self.place.devices(), self.history)
             return PlanDecider(
                 chosen,

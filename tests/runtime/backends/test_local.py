@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import warnings
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 import weft
 from tests.support import run_functions as f
 from tests.support.instances import chain, fan, schedule_of
+from weft.errors import MissingExtra, Unsupported
 from weft.runtime import Chosen, FakeBackend, LocalBackend, LocalDevice, PolicyReplaced, TaskFailed
 from weft.runtime.backends.local.pool import end_idle_processes
 from weft.runtime.backends.payload import PREFIX, pack, unpack
@@ -167,10 +169,33 @@ def test_a_policy_that_errs_is_replaced(run, answer):
     assert trace.replaced
 
 
-def test_a_planner_that_does_not_plan_choices_is_replaced(run):
-    with pytest.warns(PolicyReplaced, match="it has choices"):
-        trace = run(f.after(f.fork("left").when("left")), policy="heft")
-    assert trace.results == {"after-0": (10, None)}
+def test_a_policy_that_does_not_support_the_workflow_is_refused_before_it_runs(run, tmp_path):
+    fork, named = f.after(f.fork("left").when("left")), {"run_id": "fork", "folder": tmp_path}
+    refusals = {
+        "heft": "planner 'heft' does not plan .*: it has choices; give a policy instead",
+        "heft-replanned": "policy 'heft-replanned' does not plan .*: it has choices; try",
+        "conditional-pi4": "policy 'conditional-pi4' is for .*; train one for it",
+    }
+    for policy, why in refusals.items():
+        with pytest.raises(Unsupported, match=why):
+            run(fork, policy=policy, **named)
+    with pytest.raises(Unsupported, match=refusals["heft-replanned"]):
+        run(fork, shadow="heft-replanned", **named)
+    assert run(fork, policy="rank-first", **named).results == {"after-0": (10, None)}
+
+
+def test_by_default_the_decider_supports_the_workflow(run):
+    trace = run(f.after(f.fork("left").when("left")))
+    assert (trace.results, trace.policy) == ({"after-0": (10, None)}, "eft")
+    assert not trace.replaced
+    plain = {"functions": {"one": f.one, "where": f.where}}
+    assert run(chain("one", "where"), **plain).policy == "heft"
+
+
+def test_a_planner_with_a_missing_part_is_refused(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
+    with pytest.raises(MissingExtra, match="ortools"):
+        run(chain("one"), functions={"one": f.one}, policy="exact")
 
 
 def test_a_policy_in_the_shadow_is_asked_and_not_obeyed(run):

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from math import inf
 
+from weft.errors import WeftError
 from weft.runtime.deciders.policy import Decider, greedy
 from weft.runtime.engine.failure import PolicyReplaced
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
@@ -25,12 +26,18 @@ class FallbackDecider:
         """Why the policy was replaced; empty: it was not."""
         self.begun = False
 
-    def begin(self) -> None:
-        """Let the decider plan, rank and compile before the clock starts."""
+    def begin(self, *, refuses: bool = True) -> None:
+        """Let the decider plan, rank and compile before the clock starts.
+
+        A decider that `refuses` the workload on purpose ends the run before it begins, because
+        somebody chose it for this workload; otherwise it is replaced, as after other errors.
+        """
         self.begun = True
         try:
             self.current.begin(self.life)
-        except Exception as error:  # noqa: BLE001  # the run must survive any policy
+        except Exception as error:
+            if refuses and isinstance(error, WeftError):
+                raise
             self._replace(f"its start failed: {type(error).__name__}: {error}")
 
     def changed(self, now: float) -> None:

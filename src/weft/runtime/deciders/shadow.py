@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weft.errors import WeftError
 from weft.runtime.deciders.policy import Decider
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.sim.view import Block, Decision, Policy, View
@@ -57,17 +58,19 @@ class ShadowedDecider:
         self._log: deque[tuple[Decision, object, float]] = deque(maxlen=LOGGED)
 
     def begin(self, life: LiveLifecycle) -> None:
-        """Start both; a shadow that fails stays silent."""
+        """Start both; a shadow that refuses the workload raises, one that fails stays silent."""
         self.decider.begin(life)
         self._begin(life)
+        if isinstance(self._fault, WeftError):
+            raise self._fault
 
     def _begin(self, life: LiveLifecycle) -> None:
         self._devices = life.workload.cluster.p
+        self._fault: Exception | None = None
         try:
             self.shadow.begin(life.workload, seed=self.seed)
-            self._able = True
-        except Exception:  # noqa: BLE001  # the shadow must not affect the run
-            self._able = False
+        except Exception as error:  # noqa: BLE001  # the shadow must not affect the run
+            self._fault = error
 
     def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
         """Forward the arrival."""
@@ -104,8 +107,8 @@ class ShadowedDecider:
         )
 
     def _ask(self, view: View, decision: Decision) -> tuple[object, float]:
-        if not self._able:
-            return RuntimeError("it did not begin"), float("nan")
+        if self._fault is not None:
+            return self._fault, float("nan")
         try:
             other = self.shadow.decide(view)
             if isinstance(other, Decision) and (

@@ -109,9 +109,12 @@ class Driver:
         """Return why the policy was replaced; empty: it was not."""
         return self.decider.replaced
 
-    def prepare(self) -> None:
-        """Let the decider plan, rank and compile before the clock starts."""
-        self.decider.begin()
+    def prepare(self, *, refuses: bool = True) -> None:
+        """Let the decider plan, rank and compile before the clock starts.
+
+        It raises a `WeftError` if the decider `refuses` the workload; without, it is replaced.
+        """
+        self.decider.begin(refuses=refuses)
 
     def run(self) -> None:
         """Process events until every job is finished, failed or cancelled."""

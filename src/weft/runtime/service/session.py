@@ -151,7 +151,8 @@ class ServiceSession(Observer):
                 name="service",
             )
             driver = self._make_driver(workload, first.item.app.wanted)
-            driver.prepare()
+            # Whoever submits did not choose the policy: its refusal must not lose the submission.
+            driver.prepare(refuses=False)
             self.backend.begin(workload, first.item.app.calls, since=since)
             driver.run()
         except Exception as error:  # noqa: BLE001  # futures get it; the service goes on
