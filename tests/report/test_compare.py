@@ -53,6 +53,11 @@ def test_nothing_to_compare_is_refused(problems, contenders, message):
         weft.compare(problems, contenders)
 
 
+def test_contenders_that_all_refuse_are_refused():
+    with pytest.raises(weft.Unsupported, match="policy 'rollout' samples future arrivals"):
+        weft.compare(PROBLEM, ["rollout"])
+
+
 @pytest.mark.parametrize(("typed", "meant"), [("nois", "noise"), ("scenario", "scenarios")])
 def test_unknown_options_are_refused_with_the_closest_one(typed, meant):
     with pytest.raises(weft.errors.UnknownName, match=rf"no option '{typed}'; .* '{meant}'\?$"):

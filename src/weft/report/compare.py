@@ -115,6 +115,8 @@ def compare(
         if kept:
             traces[workload.name, row.contender] = kept[0]
             samples[workload.name, row.contender] = kept
+    if all(row.refusal for row in rows):  # nothing is left to compare
+        raise Unsupported(rows[0].refusal)
     rows = _ranked(rows, measured)
     place = {w.name: i for i, w in enumerate(workloads)}
     means = {
