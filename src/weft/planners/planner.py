@@ -171,7 +171,7 @@ def plan(
     budget: float | None = None,
     **options: object,
 ) -> Plan:
-    """Plan a problem with a planner, given by name, by the path of a network or as an object.
+    """Plan a problem with a planner, by name, path of a network or as an object.
 
     If tasks have variants, one is chosen for each, so that the makespan is short, the mean accuracy
     is at least `min_accuracy` and the cost (rent and variants) at most `budget`.
@@ -339,7 +339,7 @@ TIMED_AGAIN = 30.0
 
 
 def load_planner(planner: str | PathLike[str], **options: object) -> Planner:
-    """Make a planner by its name, or with a network that `weft train` wrote, by its path.
+    """Make a planner by its name, or by the path of its trained network.
 
     Unknown options, and those that do not fit, are refused.
     """

@@ -30,7 +30,7 @@ def bound(*promises):
 
 
 def test_options_of_a_call_do_not_change_the_task_or_its_arguments():
-    task = weft.task(where, work=2.0)
+    task = weft.task(lambda x, work=0: x * work, work=2.0)
     heavy = task.options(work=8.0, memory=2e9)(7, work=3)
     app = application_of([task(7), heavy])
     assert app.workflow.work.tolist() == [2.0, 8.0]

@@ -58,7 +58,7 @@ class ShadowedDecider:
         self._log: deque[tuple[Decision, object, float]] = deque(maxlen=LOGGED)
 
     def begin(self, life: LiveLifecycle) -> None:
-        """Start both; a shadow that refuses the workload raises, one that fails stays silent."""
+        """Start both; a shadow that refuses raises, one that fails stays silent."""
         self.decider.begin(life)
         self._begin(life)
         if isinstance(self._fault, WeftError):

@@ -1,4 +1,4 @@
-"""Arguments of tasks, compared with the signatures of their functions before a run."""
+"""Arguments of tasks, checked by the signatures of functions before a run."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from threading import Lock
 
 
 class PausedClock:
-    """Seconds of the wall clock, without those in which some thread is within `paused`.
+    """Seconds of the wall clock, without those of any thread within `paused`.
 
     Examples
     --------
