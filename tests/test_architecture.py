@@ -54,7 +54,7 @@ DOORS = {
     "sb3_contrib": ("experiments/benchmarks/conditional_peers.py",),
     "stable_baselines3": ("experiments/benchmarks/conditional_peers.py",),
     "starlette": ("runtime/web/http.py",),
-    "uvicorn": ("runtime/web/server.py",),
+    "uvicorn": ("runtime/web/connections.py", "runtime/web/server.py"),
     "tqdm": ("learn/", "experiments/", "cli/"),
     "joblib": ("runtime/executors/joblib_",),
     "cloudpickle": ("runtime/backends/payload.py",),

@@ -61,6 +61,15 @@ def test_a_token_is_made_once_and_only_its_digest_is_kept(tmp_path):
     assert own_token(tmp_path, "given")[0].fits("Bearer given")
 
 
+@pytest.mark.parametrize("damaged", [b"", b"\xff\xfe", b"0" * 63])
+def test_a_damaged_digest_of_a_token_is_one_line(tmp_path, damaged):
+    (tmp_path / "token.sha256").write_bytes(damaged)
+    with pytest.raises(weft.InvalidInput, match=r"token\.sha256: .* --new-token"):
+        own_token(tmp_path, None)
+    token, text = own_token(tmp_path, None, new=True)
+    assert token.fits(f"Bearer {text}")
+
+
 # -- submissions --------------------------------------------------------------
 
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import hashlib
 import json
 import socket
 import time
 from urllib.parse import urlsplit
+
+import pytest
 
 import weft
 from tests.support.waiting import WAIT_LIMIT, wait_until
 from tests.support.web.server import TOKEN, ended, serving
 from weft.formats.native.weft_json import write_json
 from weft.formats.native.weft_schema import encode
+from weft.runtime.web.http import AccessControl
+from weft.runtime.web.limits import Token
 
 
 def waits(gate):
@@ -72,6 +79,62 @@ def test_a_body_that_does_not_arrive_is_refused(tmp_path, monkeypatch):
         with connection(client) as slow:
             slow.sendall(f"POST /v1/plan {HEAD}content-length: 100\r\n\r\n{{".encode())
             assert b"408" in slow.recv(4096).split(b"\r\n")[0]
+
+
+def test_a_head_that_does_not_arrive_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("weft.runtime.web.connections.REQUEST_SECONDS", 0.2)
+    with serving(tmp_path) as (client, _):
+        for text in ("", "\r\n", f"GET /v1/runs {HEAD}"):
+            with connection(client) as slow:
+                slow.sendall(text.encode())
+                assert slow.recv(4096).startswith(b"HTTP/1.1 400")
+        with connection(client) as slow:  # after a request, too
+            slow.sendall(f"GET /v1/runs {HEAD}\r\n".encode())
+            read = b""
+            while not read.endswith(b"}"):
+                read += slow.recv(4096)
+            assert read.startswith(b"HTTP/1.1 200")
+            slow.sendall(b"\r\n")
+            assert slow.recv(4096).startswith(b"HTTP/1.1 400")
+
+
+def test_a_head_without_end_is_refused(tmp_path):
+    with serving(tmp_path) as (client, _), connection(client) as endless:
+        endless.sendall(b"GET / HTTP/1.1\r\n")
+        with contextlib.suppress(ConnectionError):  # it is closed before all is sent
+            for _ in range(1 << 14):
+                endless.sendall(b"x: " + b"y" * 4096 + b"\r\n")
+            pytest.fail("64 MiB of headers were read")
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_request_ends_with_its_server(begun):
+    sent = []
+
+    async def answer(scope, receive, send):
+        if begun:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"a", "more_body": True})
+        waits.set()
+        await asyncio.Event().wait()
+
+    async def send(message):
+        sent.append(message)
+
+    async def main():
+        digest = hashlib.sha256(TOKEN.encode()).hexdigest()
+        headers = [(b"authorization", f"Bearer {TOKEN}".encode())]
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": headers}
+        request = asyncio.create_task(AccessControl(answer, Token(digest))(scope, None, send))
+        await waits.wait()
+        request.cancel()  # as uvicorn does
+        await request
+
+    waits = asyncio.Event()
+    asyncio.run(main())
+    assert sent[0]["status"] == (200 if begun else 503)
+    assert not sent[-1].get("more_body")
+    assert sent[-1]["type"] == "http.response.body"
 
 
 def test_a_reader_that_stops_reading_loses_its_stream(tmp_path, monkeypatch):

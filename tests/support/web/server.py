@@ -15,6 +15,7 @@ import httpx
 import uvicorn
 
 from tests.support.waiting import WAIT_LIMIT
+from weft.runtime.web.connections import BoundedConnection
 from weft.runtime.web.server import ServerConfig, listening, make_app, opened
 from weft.runtime.web.state import ApplicationLimits
 
@@ -35,7 +36,10 @@ def serving(folder, **options):
 @contextlib.contextmanager
 def listening_to(app):
     """Yield a client of an application that has the token."""
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", ws="none", lifespan="off"))
+    settings = uvicorn.Config(
+        app, http=BoundedConnection, log_level="critical", ws="none", lifespan="off"
+    )
+    server = uvicorn.Server(settings)
     with listening("127.0.0.1", 0) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

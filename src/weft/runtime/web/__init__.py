@@ -2,6 +2,7 @@
 
 - `answers`: plan, simulate and explain on request
 - `cascade`: a cascade over HTTP, behind `weft cascade serve`
+- `connections`: bounds of the head of a request
 - `documents`: submitted documents as applications
 - `http`: token and rate, routes, answers and refusals; the only file that imports Starlette
 - `limits`: tokens, rates and refusals
@@ -10,7 +11,7 @@
 - `openapi`: the description of the routes
 - `routes`: the handlers
 - `runs`: the runs of a server, from submission to end
-- `server`: configuration and start; the only file that imports uvicorn
+- `server`: configuration and start; it and `connections` import uvicorn
 - `spans`: runs as OpenTelemetry spans
 - `state`: applications, runs, documents, counters and the page of a server
 - `store`: runs and events on disk
@@ -20,6 +21,7 @@
 __all__ = [
     "answers",
     "cascade",
+    "connections",
     "documents",
     "http",
     "limits",

@@ -78,9 +78,12 @@ class AccessControl:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse or pass on a request."""
+        begun = False
 
         async def counted(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
+                begun = True
                 self.metrics.count("weft_requests_total", status=str(message["status"]))
             if not message.get("more_body"):
                 await send(message)
@@ -92,8 +95,15 @@ class AccessControl:
         if refusal is not None:
             await _answer_refusal(refusal)(scope, receive, counted)
             return
-        with contextlib.suppress(TimeoutError):  # the connection ends with its stream
+        try:
             await self.app(scope, receive, counted)
+        except TimeoutError:
+            pass  # the connection ends with its stream
+        except asyncio.CancelledError:  # the server ends, and so do streams and long questions
+            if not begun:
+                await _answer_refusal(Refused(503, "the server ends"))(scope, receive, counted)
+            else:
+                await send({"type": "http.response.body"})
 
     def _refusal(self, scope: Scope) -> Refused | None:
         wait = self._rate.take()

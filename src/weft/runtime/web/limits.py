@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
-from weft.errors import WeftError
+from weft.errors import InvalidInput, WeftError
 from weft.runtime.private_files import open_private
 
 PAGE_HEADERS = {
@@ -63,7 +64,10 @@ def own_token(folder: Path, given: str | None, *, new: bool = False) -> tuple[To
     if given:
         return Token(hashlib.sha256(given.encode()).hexdigest()), None
     if path.is_file() and not new:
-        return Token(path.read_text(encoding="ascii").strip()), None
+        stored = path.read_bytes().strip()
+        if not re.fullmatch(rb"[0-9a-f]{64}", stored):
+            raise InvalidInput(f"{path}: is not the digest of a token; make one with --new-token")
+        return Token(stored.decode()), None
     text = secrets.token_urlsafe(32)
     digest = hashlib.sha256(text.encode()).hexdigest()
     draft = path.with_suffix(".draft")

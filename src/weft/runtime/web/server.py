@@ -157,8 +157,11 @@ def run_app(app: AccessControl, listener: socket.socket) -> None:
         import uvicorn
     except ImportError as error:
         raise MissingExtra("uvicorn", "serve") from error
+    from weft.runtime.web.connections import BoundedConnection
+
     settings = uvicorn.Config(
         app,
+        http=BoundedConnection,
         log_level="warning",
         ws="none",
         lifespan="off",
