@@ -165,8 +165,8 @@ def soak_service(
     """Saturate a service on local processes; sample it, and count device time by application.
 
     It ends after some seconds, but not before `least` submissions did, nor before applications used
-    so much that equal shares would be seen. Seconds in which this process was stopped (SIGSTOP, a
-    machine asleep) do not count.
+    so much that equal shares would be seen, or ten times as many submissions ended. Seconds in
+    which this process was stopped (SIGSTOP, a machine asleep) do not count.
     """
     with tempfile.TemporaryDirectory() as folder, LocalBackend(DEVICES) as backend:
         history = History(Path(folder) / "history.sqlite")
@@ -184,7 +184,9 @@ def soak_service(
         with load.clients():
             soaked, tells = 0.0, False
             while not load.soak.wrong and (
-                soaked < seconds or load.soak.submissions < least or not tells
+                soaked < seconds
+                or load.soak.submissions < least
+                or not (tells or load.soak.submissions > 10 * least)
             ):
                 soaked += _awake(every)
                 load.soak.samples.append(load.sample(soaked / 60.0))
