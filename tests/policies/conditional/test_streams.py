@@ -114,7 +114,7 @@ def test_no_tasks_and_no_such_stream(tmp_path):
         read_stream_toml("jobs = 1\n[arrivals]\ngap = 1", name="x")
     with pytest.raises(UnknownName, match="did you mean 'conditional-paper'"):
         load_stream("conditional-papr")
-    with pytest.raises(InvalidInput, match="no such file"):
+    with pytest.raises(InvalidInput, match=r"none\.toml: there is no such file"):
         load_stream(tmp_path / "none.toml")
 
 

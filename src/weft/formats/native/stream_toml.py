@@ -131,8 +131,9 @@ def load_streams(source: str | os.PathLike[str]) -> SharedStreams:
     ['conditional-paper']
     """
     where = os.fspath(source)
+    text = _read(where)
     with naming(where):
-        return read_streams_toml(_read(where), name=Path(where).stem)
+        return read_streams_toml(text, name=Path(where).stem)
 
 
 def _read(where: str) -> str:
@@ -144,7 +145,8 @@ def _read(where: str) -> str:
     if not where.endswith(".toml") and not is_there(Path(where)):
         near = closest(where, shipped)
         raise UnknownName(f"unknown stream {shown(where)}{near}; or give a TOML file")
-    return decode_text(read_bytes(Path(where)))
+    with naming(where):
+        return decode_text(read_bytes(Path(where)))
 
 
 def read_stream_toml(text: str, *, name: str) -> ConditionalStream:
