@@ -70,6 +70,15 @@ class Room:
         """Return the amounts left (nodes, capacities); None without capacities."""
         return np.array(self._left) if self._left else None
 
+    def amounts(self) -> list[list[float]]:
+        """Return the amounts left as plain data, for `resume`."""
+        return [list(row) for row in self._left]
+
+    def resume(self, left: Sequence[Sequence[float]]) -> None:
+        """Go on with amounts left; without any, nothing is taken."""
+        for mine, row in zip(self._left, left, strict=False):
+            mine[:] = row
+
     def _within(self, amounts: Sequence[float], members: Sequence[int]) -> bool:
         left = list(amounts)
         for i in members:

@@ -274,3 +274,149 @@ def test_bad_reports_are_refused(tmp_path):
         (tmp_path / "bad.json").write_text(text)
         with pytest.raises(InvalidInput):
             weft.Session.load(tmp_path / "bad.json")
+
+
+def shared():
+    """Two workflows on devices that load kinds, on nodes with a capacity, ten jobs."""
+    setup = {kind: weft.Setup(2.5, memory=1.0) for kind in ("a", "b")}
+    rows = (("u0", 1.0, "n0"), ("u1", 2.0, "n0"), ("u2", 0.5, "n1"))
+    devices = [
+        weft.Device(name, speed=speed, node=node, setup=setup, cache=1.0, switch=0.5)
+        for name, speed, node in rows
+    ]
+    cluster = weft.Cluster.of(devices, capacity={"memory": {"n0": 10.0, "n1": 8.0}})
+    problems = []
+    for kinds in ("abab", "bba"):
+        b = weft.WorkflowBuilder(f"w{kinds}")
+        for t, kind in enumerate(kinds):
+            b.task(f"t{t}", work=3.0 + t, kind=kind, needs={"memory": 6.0 - t})
+        for t in range(1, len(kinds)):
+            b.edge("t0", f"t{t}")
+        problems.append(weft.Problem.bind(b.build(), cluster))
+    template = [0, 1, 1, 0, 1, 0, 0, 1, 0, 1]
+    return weft.Workload.of(problems, arrival=np.arange(10) * 4.0, template=template)
+
+
+@pytest.mark.parametrize("name", ["eft", "fifo", "heft-replanned"])
+def test_set_ups_and_capacities(name, tmp_path, monkeypatch):
+    workload = shared()
+    monkeypatch.setattr(session_module, "SPARE", 3)
+    for save in (None, tmp_path / "s.json"):
+        session = weft.Session(workload.cluster, name, workflows=workload.problems)
+        same_decisions(workload, name, session, save=save, noise=0.3)
+
+
+def test_a_task_starts_when_its_node_has_room(tmp_path):
+    devices = [weft.Device(name, node="n") for name in ("one", "two")]
+    cluster = weft.Cluster.of(devices, capacity={"memory": {"n": 10.0}})
+    b = weft.WorkflowBuilder()
+    b.task("only", work=1.0, needs={"memory": 6.0})
+    session = weft.Session(cluster, "eft", workflows=[b.build()])
+    whole = session._life.room.amounts()
+    for _ in range(2):
+        session.arrived(at=0.0)
+    first, second = session.decide(at=0.0)
+    with pytest.raises(InvalidInput, match="'two' runs nothing"):
+        session.finished(second, at=0.5)
+    session = weft.Session.load(session.save(tmp_path / "s.json"))
+    session.finished(first, at=1.0)
+    session.finished(second, at=2.0)
+    assert session._life.room.amounts() == whole
+
+
+def test_the_next_in_a_queue_starts_when_the_first_is_cancelled():
+    long = weft.Problem.from_arrays(
+        [[1.0, np.inf], [np.inf, 1.0]], [[0, 1]], [100.0], bandwidth=1.0, devices=["fast", "slow"]
+    )
+    short = weft.Problem.from_arrays([[np.inf, 1.0]], bandwidth=1.0, devices=["fast", "slow"])
+    session = weft.Session(long.cluster, "eft", workflows=[long, short])
+    job = session.arrived(long, at=0.0)
+    (first,) = session.decide(at=0.0)
+    session.finished(first, at=1.0)
+    session.decide(at=1.0)
+    session.arrived(short, at=2.0)
+    (second,) = session.decide(at=2.0)
+    assert session.wake == 101.0  # the data of the first
+    session.cancelled(job, at=3.0)
+    session.decide(at=3.0)
+    assert session.wake == np.inf
+    session.finished(second, at=4.0)
+
+
+@pytest.mark.parametrize("outcome", [["sure", "sure", "unsure"], {0: "sure", 2: "unsure"}])
+def test_a_batch_goes_on_without_a_cancelled_job(outcome):
+    session = weft.Session(cascade().cluster, "fifo", workflows=[cascade()])
+    for _ in range(3):
+        session.arrived(at=0.0)
+    (batch,) = session.decide(at=0.0)
+    session.cancelled(1, at=0.5)
+    with pytest.raises(InvalidInput, match="not "):
+        session.finished(weft.Assignment("gpu", (*batch.tasks, (7, "small"))), at=1.0)
+    session.finished(batch, outcome, at=1.0)
+    assert session.decide(at=1.0) == [weft.Assignment("gpu", ((2, "large"),))]
+
+
+def test_a_task_with_a_missing_branch_runs_on():
+    b = weft.WorkflowBuilder()
+    b.task("both", work=1.0)
+    b.choice("both", {"a": 0.5, "b": 0.5})
+    b.choice("both", {"c": 0.5, "d": 0.5})
+    cluster = weft.Cluster(speed=[1.0], names=("gpu",))
+    session = weft.Session(cluster, "fifo", workflows=[b.build()])
+    session.arrived(at=0.0)
+    (only,) = session.decide(at=0.0)
+    with pytest.raises(InvalidInput, match="ended with None; its branches are c, d"):
+        session.finished(only, [("a",)], at=1.0)
+    session.finished(only, [("a", "d")], at=1.0)
+
+
+@pytest.mark.parametrize("name", ["eft", "heft-replanned"])
+@pytest.mark.parametrize(
+    "wrong", [{"deadline": np.nan}, {"priority": np.nan}, {"priority": np.inf}, {"at": 1e300}]
+)
+def test_a_refused_job_leaves_the_session_as_it_was(name, wrong):
+    session = weft.Session(problem().cluster, name, workflows=[problem()])
+    session.arrived(at=0.0)
+    with pytest.raises(InvalidInput, match="it must be a"):
+        session.arrived(**{"at": 0.0, **wrong})
+    for _ in range(70):  # more than there is room for
+        session.arrived(at=1.0)
+    assert session.decide(at=1.0)
+
+
+class OneWorkflow:
+    """A policy that refuses a second workflow, and starts what is ready."""
+
+    name = "one-workflow"
+
+    def begin(self, workload, *, seed=0):
+        """Refuse other workflows."""
+        if len(workload.problems) > 1:
+            raise InvalidInput("one workflow only")
+
+    def decide(self, view):
+        """Start the first ready task on an idle device."""
+        idle = np.flatnonzero(view.idle)
+        return Decision(int(view.ready[0]), int(idle[0])) if len(idle) else None
+
+
+def test_a_refused_workflow_or_policy_leaves_the_session_as_it_was(tmp_path):
+    other = weft.Problem.from_arrays([[1.0, 1.5]], names=["other"], devices=["fast", "slow"])
+    session = weft.Session(problem().cluster, OneWorkflow(), workflows=[problem()])
+    session.arrived(at=0.0)
+    (first,) = session.decide(at=0.0)
+    with pytest.raises(InvalidInput, match="one workflow only"):
+        session.arrived(other, at=0.5)
+    with pytest.raises(weft.WeftError, match="conditional-pi0"):
+        session.replace_policy("conditional-pi0")
+    assert session.policy.name == "one-workflow"
+    session.arrived(at=0.5)
+    (second,) = session.decide(at=0.5)
+    session.save(tmp_path / "s.json")
+    for assignment in (first, second):
+        session.finished(assignment, at=2.0)
+    empty = weft.Session(problem().cluster, OneWorkflow(), workflows=())
+    empty.arrived(problem(), at=0.0)
+    with pytest.raises(InvalidInput, match="one workflow only"):
+        empty.arrived(other, at=0.5)
+    assert len(empty.problems) == 1

@@ -31,6 +31,8 @@ class ResumableLifecycle(LiveLifecycle):
             "inputs": [[list(each) for each in inputs] for inputs in self.inputs],
             "outcome": self.outcome.tolist(),
             "batches": self._batches,
+            "room": self.room.amounts(),
+            "loaded": [[list(cache.used.items()), cache.last] for cache in self.caches],
             "machines": [_state_of(machine) for machine in self.machines],
         }
 
@@ -53,6 +55,9 @@ class ResumableLifecycle(LiveLifecycle):
         self._present = [j for j, here in enumerate(self._here) if here and not self._ended[j]]
         self._batches, self.jobs_left = state["batches"], self._ended.count(False)
         self.machines = [_machine_of(machine, numbers) for machine in state["machines"]]
+        self.room.resume(state.get("room", []))
+        for cache, (used, last) in zip(self.caches, state.get("loaded", []), strict=False):
+            cache.used, cache.last = {kind: int(when) for kind, when in used}, last
 
     def _place_results(self, instance: int, places: list[tuple[int, float]]) -> None:
         self.results[instance] = places

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from math import inf
 from typing import Any
 
@@ -84,9 +85,12 @@ class SessionJobs:
         self.following += 1
         return number
 
+    def __contains__(self, number: int) -> bool:
+        return number in self._slots
+
     def slot(self, number: int) -> int:
         """Return the slot of a job."""
-        if number not in self._slots:
+        if number not in self:
             raise InvalidInput(f"job {number} is unknown, or ended long ago")
         return self._slots[number]
 
@@ -173,8 +177,8 @@ def read_outcomes(
     found: dict[int, int] = {}
     for i, job, branch in zip(members, jobs, given, strict=True):
         choices = life.choices_of(i)
-        each = list(branch) if isinstance(branch, tuple) else [branch] * len(choices)
-        for c, one in zip(choices, each, strict=False):
+        each = branch if isinstance(branch, tuple) else [branch] * len(choices)
+        for c, one in zip_longest(choices, each[: len(choices)]):  # None where one is missing
             found[c] = _branch(life, i, job, c, one)
     return found
 

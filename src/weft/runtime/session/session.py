@@ -6,8 +6,9 @@ Future jobs need not be known.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from math import inf
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from math import inf, isfinite, isnan
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from weft.runtime.deciders.shadow import ShadowedDecider, ShadowReport
 from weft.runtime.engine.resumable import ResumableLifecycle
 from weft.runtime.session.file import read_session, write_session
 from weft.runtime.session.jobs import (
+    FAR,
     Assignment,
     Outcome,
     SessionJobs,
@@ -121,7 +123,11 @@ class Session:
             raise InvalidInput("the session is closed: no job may arrive")
         if workflow is None and not self.problems:
             raise InvalidInput("the session has no workflow; give the one the job runs")
-        now = self._tick(at)
+        if isnan(deadline):
+            raise InvalidInput(f"deadline of a job is {deadline}; it must be a time")
+        if not isfinite(priority):
+            raise InvalidInput(f"priority of a job is {priority}; it must be a finite number")
+        now, problems = self._tick(at), list(self.problems)
         template = 0 if workflow is None else template_of(workflow, self.problems, self.cluster)
         job = {"template": template, "arrival": now, "deadline": deadline, "priority": priority}
         if (
@@ -129,7 +135,8 @@ class Session:
             or template >= len(self._life.workload.problems)
             or not self._jobs.fits(template)
         ):
-            self._rebuild(job)
+            with self._or_as_before(problems):
+                self._rebuild(job)
         number = self._jobs.enter(job)
         self._life.arrive(len(self._jobs) - 1, now)
         return number
@@ -159,9 +166,14 @@ class Session:
         """
         now = self._tick(at)
         group, device = self._running(assignment), self._device(assignment.device)
-        numbers = [job for job, _ in assignment.tasks]
-        branches = read_outcomes(self._life, group.members, numbers, outcome)
+        tasks = self._tasks(group.members)
+        if isinstance(outcome, list | tuple) and len(outcome) == len(assignment.tasks):
+            rows = zip(assignment.tasks, outcome, strict=True)
+            outcome = [branch for task, branch in rows if task in tasks]
+        branches = read_outcomes(self._life, group.members, [job for job, _ in tasks], outcome)
         self._life.finish(device, now, branches)
+        if group.copy:
+            self._due.update(range(self.cluster.p))  # inputs may come from nearer
         self._ended(device, {self._life.place[i][0] for i in group.members})
 
     @typed
@@ -171,14 +183,15 @@ class Session:
         self._running(assignment)
         device = self._device(assignment.device)
         self._life.lose(device, now)
-        self._due.add(device)
+        self._due.update(self._sharing(device))
 
     @typed
     def cancelled(self, job: int, *, at: float | None = None) -> None:
         """Report that a job is cancelled; its tasks are dropped, running or not."""
         now = self._tick(at)
         slot = self._jobs.slot(job)
-        self._due.update(self._life.cancel(slot, now))
+        self._life.cancel(slot, now)
+        self._due.update(range(self.cluster.p))  # the first of a queue may be gone
         self._unseen.add(slot)
 
     @typed
@@ -193,7 +206,7 @@ class Session:
             raise InvalidInput(f"slowdown of '{device}' is {slowdown}; it must be above zero")
         now, d = self._tick(at), self._device(device)
         self._life.change_pace(d, slowdown, now)
-        self._due.add(d)
+        self._due.update(self._sharing(d))
 
     def close(self) -> None:
         """Report that no more jobs come, so that no policy waits for one."""
@@ -246,10 +259,12 @@ class Session:
         loaded = load_policy(policy)
         if stream is not None:
             require_alike(stream, self.problems, self.cluster)
-            self.cluster, self.problems[0] = stream.problem.cluster, stream.problem
-        self.policy = loaded
-        if self._begun:
-            self._rebuild(remember=False)
+        with self._or_as_before(list(self.problems)):
+            if stream is not None:
+                self.cluster, self.problems[0] = stream.problem.cluster, stream.problem
+            self.policy = loaded
+            if self._begun:
+                self._rebuild(remember=False)
 
     def compared(self) -> ShadowReport | None:
         """Return how the decisions of the shadow differed; None without a shadow."""
@@ -347,6 +362,24 @@ class Session:
         if memory is not None and resumed is not None and isinstance(self.policy, ResumablePolicy):
             self.policy.resume(memory, resumed[2])
 
+    @contextmanager
+    def _or_as_before(self, problems: list[Problem]) -> Iterator[None]:
+        """Go on as before, with these problems, if the policy refuses a change."""
+        policy, cluster, jobs, unseen = self.policy, self.cluster, self._jobs, self._unseen
+        life, memory = (self._life, self._memory()) if self._begun else (None, None)
+        try:
+            yield
+        except Exception:
+            self.policy, self.cluster, self.problems = policy, cluster, problems
+            self._jobs, self._unseen = jobs, unseen
+            if life is None:
+                self.__dict__.pop("_life", None)
+            else:
+                old = life.workload
+                everything = Renumbering.keep(old, range(old.jobs), arrived=len(jobs))
+                self._begin((life.state(), old, everything), memory)
+            raise
+
     def _memory(self) -> dict[str, Any] | None:
         return self.policy.state() if isinstance(self.policy, ResumablePolicy) else None
 
@@ -372,8 +405,10 @@ class Session:
     def _tick(self, at: float | None) -> float:
         """Move the clock, which never runs back, and start what is due meanwhile."""
         now = self._clock() if at is None else float(at)
-        if not now < inf:
-            raise InvalidInput(f"the time of the event is {now}; it must be a finite number")
+        if not now < FAR:
+            raise InvalidInput(
+                f"the time of the event is {now}; it must be a finite number below {FAR:g} s"
+            )
         if now > self.now:
             self._start_due()
             while self.wake <= now:
@@ -391,8 +426,12 @@ class Session:
         due = self._life.start_due(device, now)
         self._wakes[device] = due.at if isinstance(due, Wake) else inf
 
+    def _sharing(self, device: int) -> range:
+        """Return the devices that may start something when a group ends on this one."""
+        return range(self.cluster.p) if self._life.contended else range(device, device + 1)
+
     def _ended(self, device: int, slots: set[int]) -> None:
-        self._due.add(device)
+        self._due.update(self._sharing(device))
         self._unseen.update(slot for slot in slots if self._life.ended(slot))
 
     def _ask(self, now: float) -> Decision | Block | None:
@@ -416,8 +455,18 @@ class Session:
         return tuple((numbers[j], workload.problem_of(j).workflow.task_name(t)) for j, t in places)
 
     def _is(self, group: Group, assignment: Assignment) -> bool:
-        same = group.copy == assignment.copy
-        return same and self._tasks(group.members) == assignment.tasks
+        tasks = self._tasks(group.members)
+        left = tuple(task for task in assignment.tasks if not self._dropped(task))
+        return group.copy == assignment.copy and tasks in (assignment.tasks, left)
+
+    def _dropped(self, task: object) -> bool:
+        """Return whether a job ended, so that a batch goes on without its task."""
+        match task:
+            case (int(job), str()) if job in self._jobs:
+                return self._life.ended(self._jobs.slot(job))
+            case (int(job), str()):
+                return 0 <= job < self._jobs.following
+        return False
 
     def _running(self, assignment: Assignment) -> Group:
         device = self._device(assignment.device)
