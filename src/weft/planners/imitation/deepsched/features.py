@@ -17,29 +17,43 @@ from weft.sim.kernel.gaps import Timeline, earliest_start
 from weft.sim.kernel.jit import njit, njit_inline
 from weft.sim.kernel.ranks import downward_rank, mean_durations, mean_transfer, upward_rank
 
-TASK_FEATURES = (
-    "upward",  # rank over the longest path
-    "downward",
-    "through",  # longest path through the task over the longest of all
-    "level",  # over the deepest
-    "duration",  # log over the mean of all tasks
-    "inputs",  # log of 1 + how many
-    "outputs",
-    "input_share",  # longest transfer in over itself plus duration
-    "output_share",
-    "children",  # mean of their durations, like `duration`
-    "parents",
-    "able",  # share of the devices that can run it
-    "best",  # fastest over mean duration
-    "spread",  # deviation over mean of the durations
-    "load",  # log of tasks per device
-    "devices",  # log
-    "width",  # log of all work over longest path times devices; above 0 devices are scarce
-    "moving",  # mean transfer over itself plus mean duration
-)
-PAIR_FEATURES = ("ready", "start", "free", "seconds")
-"""Arrival of the inputs, earliest start and end of the queue, all relative to the earliest start
-on any device; duration."""
+
+class EncoderFeatures(NamedTuple):
+    """Places of the features of a task."""
+
+    upward: int  # rank over the longest path
+    downward: int
+    through: int  # longest path through the task over the longest of all
+    level: int  # over the deepest
+    duration: int  # log over the mean of all tasks
+    inputs: int  # log of 1 + how many
+    outputs: int
+    input_share: int  # longest transfer in over itself plus duration
+    output_share: int
+    children: int  # mean of their durations, like `duration`
+    parents: int
+    able: int  # share of the devices that can run it
+    best: int  # fastest over mean duration
+    spread: int  # deviation over mean of the durations
+    load: int  # log of tasks per device
+    devices: int  # log
+    width: int  # log of all work over longest path times devices; above 0 devices are scarce
+    moving: int  # mean transfer over itself plus mean duration
+
+
+class ScorerFeatures(NamedTuple):
+    """Places of the features of a task on a device."""
+
+    ready: int  # arrival of the inputs, relative to the earliest start on any device
+    start: int  # earliest start, like `ready`
+    free: int  # end of the queue, like `ready`
+    seconds: int  # duration
+
+
+TASK_FEATURES = EncoderFeatures._fields
+PAIR_FEATURES = ScorerFeatures._fields
+TASK = EncoderFeatures(*range(len(TASK_FEATURES)))
+PAIR = ScorerFeatures(*range(len(PAIR_FEATURES)))
 
 CLIP = 10.0
 """Times are clipped at so many scales of the task: devices beyond are not chosen."""
@@ -72,23 +86,30 @@ def task_features(problem: Problem) -> StaticFeatures:
     length = np.log((cost + 1e-3 * mean) / mean) if mean > 0 else np.zeros(n)
     around = _neighbours(a, length, latency, per_byte)
     moving = latency + float(a.succ_data.mean()) * per_byte if len(a.succ_data) else 0.0
-    kinds = _row_features(problem)[problem.row] if n else np.zeros((0, 3))
-    level = problem.workflow.level
+    able, best, spread = (column[problem.row] for column in _row_features(problem))
+    level, path = problem.workflow.level, longest or 1.0
     rows = np.zeros((n, len(TASK_FEATURES)), np.float32)
-    rows[:, :3] = np.stack([upward, downward, upward + downward], axis=1) / (longest or 1.0)
-    rows[:, 3] = level / max(1, int(level.max(initial=0)))
-    rows[:, 4] = length
-    rows[:, 5:7] = np.log1p(np.stack([np.diff(a.pred_ptr), np.diff(a.succ_ptr)], axis=1))
-    rows[:, 7:9] = _share(around[:, :2], cost[:, None])
-    rows[:, 9:11] = around[:, 2:]
-    rows[:, 11:14] = kinds
-    rows[:, 14:] = (
-        np.log(max(n, 1) / problem.p),
-        np.log(problem.p),
-        np.log((float(cost.sum()) / problem.p + 1e-9 * horizon) / (longest or horizon)),
-        float(_share(np.array(moving), np.array(mean))),
+    rows[:, TASK.upward] = upward / path
+    rows[:, TASK.downward] = downward / path
+    rows[:, TASK.through] = (upward + downward) / path
+    rows[:, TASK.level] = level / max(1, int(level.max(initial=0)))
+    rows[:, TASK.duration] = length
+    rows[:, TASK.inputs] = np.log1p(np.diff(a.pred_ptr))
+    rows[:, TASK.outputs] = np.log1p(np.diff(a.succ_ptr))
+    rows[:, TASK.input_share] = _share(around.transfer_in, cost)
+    rows[:, TASK.output_share] = _share(around.transfer_out, cost)
+    rows[:, TASK.children] = around.children
+    rows[:, TASK.parents] = around.parents
+    rows[:, TASK.able] = able
+    rows[:, TASK.best] = best
+    rows[:, TASK.spread] = spread
+    rows[:, TASK.load] = np.log(max(n, 1) / problem.p)
+    rows[:, TASK.devices] = np.log(problem.p)
+    rows[:, TASK.width] = np.log(
+        (float(cost.sum()) / problem.p + 1e-9 * horizon) / (longest or horizon)
     )
-    scale = cost + around[:, 0]
+    rows[:, TASK.moving] = _share(np.array(moving), np.array(mean))
+    scale = cost + around.transfer_in
     return StaticFeatures(rows, np.where(scale > 0, scale, 1.0), horizon)
 
 
@@ -98,38 +119,41 @@ def _share(part: Any, rest: Any) -> FloatArray:
     return np.asarray(part / np.where(whole > 0, whole, 1.0))
 
 
-def _row_features(problem: Problem) -> FloatArray:
-    """Return the features able, best and spread of every row of paces: (k, 3)."""
+def _row_features(problem: Problem) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the features able, best and spread, each (k,), of every row of paces."""
     can = np.isfinite(problem.pace)
     mean = np.where(problem.mean_pace > 0, problem.mean_pace, 1.0)
     apart = np.where(can, np.where(can, problem.pace, 0.0) - problem.mean_pace[:, None], 0.0)
     spread = np.sqrt((apart**2).sum(axis=1) / np.maximum(can.sum(axis=1), 1))
-    return np.stack(
-        [can.mean(axis=1), np.where(can.any(axis=1), problem.best_pace, 0.0) / mean, spread / mean],
-        axis=1,
-    )
+    best = np.where(can.any(axis=1), problem.best_pace, 0.0)
+    return can.mean(axis=1), best / mean, spread / mean
+
+
+class _Neighbours(NamedTuple):
+    """Columns about the neighbours of each task, (n,)."""
+
+    transfer_in: FloatArray  # longest mean transfer
+    transfer_out: FloatArray
+    children: FloatArray  # mean of their `length`
+    parents: FloatArray
 
 
 @njit
 def _neighbours(
     a: ProblemArrays, length: FloatArray, latency: float, per_byte: float
-) -> FloatArray:
-    """Return features of a task's neighbours: (n, 4).
-
-    The columns are the longest mean transfer in and out, and the mean `length` of children and
-    parents.
-    """
-    found = np.zeros((len(length), 4))
-    for u in range(len(length)):
+) -> _Neighbours:
+    n = len(length)
+    found = _Neighbours(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n))
+    for u in range(n):
         for e in range(a.succ_ptr[u], a.succ_ptr[u + 1]):
             v, seconds = a.succ[e], latency + a.succ_data[e] * per_byte
-            found[u, 1] = max(found[u, 1], seconds)
-            found[v, 0] = max(found[v, 0], seconds)
-            found[u, 2] += length[v]
-            found[v, 3] += length[u]
-    for u in range(len(length)):
-        found[u, 2] /= max(1, a.succ_ptr[u + 1] - a.succ_ptr[u])
-        found[u, 3] /= max(1, a.pred_ptr[u + 1] - a.pred_ptr[u])
+            found.transfer_out[u] = max(found.transfer_out[u], seconds)
+            found.transfer_in[v] = max(found.transfer_in[v], seconds)
+            found.children[u] += length[v]
+            found.parents[v] += length[u]
+    for u in range(n):
+        found.children[u] /= max(1, a.succ_ptr[u + 1] - a.succ_ptr[u])
+        found.parents[u] /= max(1, a.pred_ptr[u + 1] - a.pred_ptr[u])
     return found
 
 
@@ -151,10 +175,10 @@ def pair_features(
         if seconds[d] < np.inf:
             zero = min(zero, start[d])
     for d in range(len(ready)):
-        x[0, d] = min(max((ready[d] - zero) / scale, -CLIP), CLIP)
-        x[1, d] = min((start[d] - zero) / scale, CLIP)
-        x[2, d] = min(max((free[d] - zero) / scale, -CLIP), CLIP)
-        x[3, d] = min(seconds[d] / scale, CLIP)
+        x[PAIR.ready, d] = min(max((ready[d] - zero) / scale, -CLIP), CLIP)
+        x[PAIR.start, d] = min((start[d] - zero) / scale, CLIP)
+        x[PAIR.free, d] = min(max((free[d] - zero) / scale, -CLIP), CLIP)
+        x[PAIR.seconds, d] = min(seconds[d] / scale, CLIP)
 
 
 @njit_inline

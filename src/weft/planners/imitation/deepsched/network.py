@@ -18,7 +18,7 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.formats.model_file import Model, Numbers, find_model, read_model, save_model
 from weft.model.columns import FloatArray
-from weft.planners.imitation.deepsched.features import PAIR_FEATURES, TASK_FEATURES
+from weft.planners.imitation.deepsched.features import PAIR, PAIR_FEATURES, TASK_FEATURES
 from weft.sim.kernel.jit import njit, njit_inline
 from weft.sim.kernel.mlp import add_layer, layer, standardise
 
@@ -136,13 +136,14 @@ def score_devices(net: DeepNetwork, context: Numbers, x: Numbers, score: Numbers
     """Fill `score` with the score of a task on each device; x: `pair_features`."""
     p = x.shape[1]
     zero = np.float32(0.0)
-    ready, start, free, seconds = x[0], x[1], x[2], x[3]
-    a, b, c, e = net.direct[0], net.direct[1], net.direct[2], net.direct[3]
+    ready, start, free, seconds = x[PAIR.ready], x[PAIR.start], x[PAIR.free], x[PAIR.seconds]
+    w = net.direct
+    a, b, c, e = w[PAIR.ready], w[PAIR.start], w[PAIR.free], w[PAIR.seconds]
     for d in range(p):
         score[d] = a * ready[d] + b * start[d] + c * free[d] + e * seconds[d]
     for j in range(len(net.vote)):
-        bias, vote = context[j], net.vote[j]
-        a, b, c, e = net.pair[j, 0], net.pair[j, 1], net.pair[j, 2], net.pair[j, 3]
+        bias, vote, w = context[j], net.vote[j], net.pair[j]
+        a, b, c, e = w[PAIR.ready], w[PAIR.start], w[PAIR.free], w[PAIR.seconds]
         for d in range(p):
             score[d] += vote * max(
                 bias + a * ready[d] + b * start[d] + c * free[d] + e * seconds[d], zero
