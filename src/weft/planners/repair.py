@@ -3,11 +3,10 @@
 Tasks keep their order and, as far as they can, their devices; one pass in the order of their starts
 gives them new times (right-shift rescheduling; Vieira, Herrmann and Lin 2003). Among many devices
 whose paces are close, each takes the queue of the next faster one from the lost device on, so that
-tasks stay beside those whose results they read. Other tasks of a lost
-device, and tasks that would make the plan longer than it is bound to be by then, go to the device
-where they are least late, at the end of its queue. A pass reads every edge once, so it takes a
-small fraction of planning again; where that is quick too, HEFT plans again, and the shorter plan is
-the answer.
+tasks stay beside those whose results they read. Other tasks of a lost device, and tasks that would
+make the plan longer than it is bound to be by then, go to the device where they are least late, at
+the end of its queue. A pass reads every edge once, so it takes a small fraction of planning again;
+where that is quick too, HEFT plans again, and the shorter plan is the answer.
 """
 
 from __future__ import annotations
@@ -59,7 +58,8 @@ class PlanTables(NamedTuple):
     pred_data: FloatArray  # (m,)
     soonest: FloatArray  # (p,) `latest` of the first task of each device; inf without one
     busy: FloatArray  # (p,) seconds of the tasks on each device
-    link: FloatArray  # (2,) latency and seconds per byte of all links; NaN: they differ
+    latency: float  # of all links; NaN: links differ
+    per_byte: float  # seconds of all links; NaN: links differ
 
 
 _TABLES: WeakKeyDictionary[Plan, PlanTables] = WeakKeyDictionary()
@@ -85,8 +85,7 @@ def prepare(plan: Plan) -> None:
             problem.arrays.pred_data,
         )
         link = _only_link(problem.arrays.latency, problem.arrays.per_byte)
-        busy = schedule.busy(problem.p)
-        _TABLES[plan] = PlanTables._make((order, *parts, busy, link))
+        _TABLES[plan] = PlanTables._make((order, *parts, schedule.busy(problem.p), *link))
 
 
 @typed
@@ -189,7 +188,7 @@ def _heirs(problem: Problem, tables: PlanTables, gone: BoolArray) -> ShortArray:
     devices, by pace, take the first queues by pace, if that costs little.
     """
     same = np.arange(problem.p, dtype=np.int32)
-    if not gone.any() or np.isnan(tables.link[0]):
+    if not gone.any() or np.isnan(tables.latency):
         return same
     can = np.isfinite(problem.pace)
     pace = np.where(can, problem.pace, 0.0).sum(axis=0) / np.maximum(can.sum(axis=0), 1)
@@ -298,16 +297,16 @@ def _numbered(
     return place, works, rows, devices, latests, due, behind, ptr, preds, data, soonest
 
 
-def _only_link(*tables: FloatArray) -> FloatArray:
+def _only_link(latency: FloatArray, per_byte: FloatArray) -> tuple[float, float]:
     """Return latency and seconds per byte of the links if all are alike, else NaN.
 
     A table of links takes more memory than a cache has.
     """
-    link, apart = np.zeros(2), ~np.eye(len(tables[0]), dtype=bool)
-    for k, table in enumerate(tables):
-        link[k] = table[0, -1]  # of one device, its link to itself
-        if (table[~apart] != 0.0).any() or (table[apart] != link[k]).any():
-            return np.full(2, np.nan)
+    apart = ~np.eye(len(latency), dtype=bool)
+    link = float(latency[0, -1]), float(per_byte[0, -1])  # of one device, its link to itself
+    for table, value in zip((latency, per_byte), link, strict=True):
+        if (table[~apart] != 0.0).any() or (table[apart] != value).any():
+            return np.nan, np.nan
     return link
 
 
@@ -332,8 +331,8 @@ def _tails(a: ProblemArrays, order: IntArray, device: IntArray) -> FloatArray:
 
 @njit_inline
 def _transfer(x: PlanTables, a: ProblemArrays, source: int, target: int, data: float) -> float:
-    if x.link[0] >= 0.0:
-        return 0.0 if source == target else x.link[0] + data * x.link[1]
+    if x.latency >= 0.0:
+        return 0.0 if source == target else x.latency + data * x.per_byte
     return float(a.latency[source, target] + data * a.per_byte[source, target])
 
 
