@@ -10,6 +10,9 @@ import json
 from collections import defaultdict
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from weft.errors import InvalidInput
 from weft.model import Cluster, Problem, Schedule, Trace, Workload
 from weft.model.trace import DONE, STATUS
@@ -17,17 +20,6 @@ from weft.model.trace import DONE, STATUS
 MICROSECONDS = 1e6
 
 Event = dict[str, Any]
-
-
-class _TraceRow(NamedTuple):
-    job: int
-    task: int
-    device: int
-    start: float
-    finish: float
-    status: int
-    batch: int | None
-    copy: bool
 
 
 def chrome_trace(
@@ -43,11 +35,14 @@ def chrome_trace(
     [('t0', 1000000.0, 2000000.0)]
     """
     if isinstance(source, Trace):
-        workload, rows = source.workload, _trace_rows(source)
+        t, workload = source, source.workload
+        rows = _rows(t.job, t.task, t.device, t.start, t.finish, t.copy, t.status, t.batch)
     elif problem is None:
         raise InvalidInput("a schedule needs its problem to be drawn; give problem=")
     else:
-        workload, rows = Workload.of(problem), _schedule_rows(source, problem)
+        s, workload = source, Workload.of(problem)
+        s.refuse_other_problem(problem)
+        rows = _rows(np.zeros_like(s.task), s.task, s.device, s.start, s.finish, s.copy)
     place = _places(workload.cluster)
     events = _metadata(workload.cluster, place)
     events += [_complete(row, workload, place) for row in rows]
@@ -62,18 +57,21 @@ def write_chrome_trace(source: Schedule | Trace, problem: Problem | None = None)
     return json.dumps(document, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
-def _trace_rows(t: Trace) -> list[_TraceRow]:
-    columns = (t.job, t.task, t.device, t.start, t.finish, t.status, t.batch, t.copy)
-    return [_TraceRow(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+class _TraceRow(NamedTuple):
+    """An execution; `batch` is None in a plan."""
+
+    job: int
+    task: int
+    device: int
+    start: float
+    finish: float
+    copy: bool
+    status: int = DONE
+    batch: int | None = None
 
 
-def _schedule_rows(s: Schedule, problem: Problem) -> list[_TraceRow]:
-    s.refuse_other_problem(problem)
-    columns = (s.task, s.device, s.start, s.finish, s.copy)
-    return [
-        _TraceRow(0, t, d, b, f, DONE, None, c)
-        for t, d, b, f, c in zip(*(x.tolist() for x in columns), strict=True)
-    ]
+def _rows(*columns: NDArray[Any]) -> list[_TraceRow]:
+    return [_TraceRow(*row) for row in zip(*(x.tolist() for x in columns), strict=True)]
 
 
 def _places(cluster: Cluster) -> list[tuple[int, int]]:
