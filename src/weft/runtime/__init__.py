@@ -3,7 +3,7 @@
 - `api`: `weft.run`; `options`, `execution`: its options and its course; `planning`: `weft.plan`
 - `engine`: the driver; `deciders`: plans and policies that answer it
 - `inputs`: graphs of functions; `costs`: history and estimates; `backends`: where tasks run
-- `journal`, `fingerprints`, `resumption`, `private_files`: runs that continue after a kill
+- `journal`, `fingerprints`, `private_files`: runs that continue after a kill
 - `progress`, `status`: the display of a run and its state
 - `executors`: `weft.Executor`, joblib; `session`: decisions in another program
 - `service`: submissions of several applications; `web`: `weft serve` and live pages

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -36,12 +37,14 @@ from weft.runtime.inputs.variants import ChosenVariants
 from weft.runtime.journal import Journal, default_folder, resume_promise
 from weft.runtime.options import RunOptions
 from weft.runtime.progress import Progress
-from weft.runtime.resumption import resume
 
 if TYPE_CHECKING:
     from weft.learn.durations.end_time import Forecast
     from weft.runtime.costs.forecast import Forecaster
     from weft.runtime.web.live.board import LiveBoard
+
+CALLER = 5
+"""Frames from `_warn` to the caller of `weft.run`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +144,7 @@ class WorkflowRun:
             self._begin_live(forecaster)
             place.begin(self.workload, app.calls, since=journal.last if journal else 0.0)
             if journal is not None:
-                resume(driver, journal)
+                _resume(driver, journal)
             else:
                 measured = has_estimates(app.workflow, self.history, app.keys)
                 run_whole(driver, self.decider, measured=measured, called=app.called)
@@ -273,6 +276,46 @@ class WorkflowRun:
         if self.history is not None:
             with suppress(HistoryUnusable):  # the run matters more
                 self.history.add_score(self.problem.name, score)
+
+
+def _resume(driver: Driver, journal: Journal) -> None:
+    """Enter the finished tasks of a journal; warn of those that run again."""
+    run, finished = f"run '{journal.run_id}'", len(journal.records)
+    if journal.changed:
+        _warn(
+            f"{run}: {journal.changed} of its finished tasks, or their inputs, changed since; "
+            "these tasks run again"
+        )
+    if journal.damaged:
+        _warn(
+            f"{run}: {journal.damaged} lines of {journal.path} are damaged; a task whose line is "
+            "damaged runs again"
+        )
+    if not finished:
+        return
+    if not journal.keep or all(record.result is None for record in journal.records):
+        _warn(f"{run} kept no results: {finished} finished tasks run again")
+        return
+    entries, reasons = journal.usable(driver.instances.wanted)
+    if reasons:
+        _warn(
+            f"{run}: {len(reasons)} kept results cannot be used; {finished - len(entries)} "
+            "finished tasks run again: those and all that depend on them. The first: "
+            f"{reasons[0]}"
+        )
+    if driver.life.planned:
+        raise InvalidInput(f"{run} cannot be resumed with a schedule; give the planner's name")
+    if journal.complete and len(entries) == finished:
+        _warn(
+            f"{run} is finished: its stored results are returned, no task runs; to run it again, "
+            f"choose another run id, or remove {journal.folder}"
+        )
+    paths = {entry.instance: journal.folder / str(entry.result) for entry in entries}
+    driver.resume(entries, paths.__getitem__)
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, stacklevel=CALLER)
 
 
 def _say(promise: str, *, shown: bool) -> None:
