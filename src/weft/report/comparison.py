@@ -278,7 +278,7 @@ def columns_of(
     return tuple(replace(c, **changes.get(c.key, {})) for c in columns)
 
 
-def _columns(workload: Workload, scenarios: int, objective: str = "makespan") -> tuple[Column, ...]:
+def _columns(workload: Workload, scenarios: int, objective: str) -> tuple[Column, ...]:
     """Return the columns; energy and cost only where devices have power and prices."""
     cluster = workload.cluster
     return columns_of(

@@ -54,7 +54,7 @@ class Lifecycle(LifecycleState):
         if self._ended[job]:
             return  # cancelled before
         self._here[job] = True
-        for i in self._instances(job):
+        for i in self.instances(job):
             if self._undecided[i] == 0:
                 self._make_ready(i, now, "arrived")
         self._end_if_complete(job, now)
@@ -185,7 +185,7 @@ class Lifecycle(LifecycleState):
         """Cancel a job; return the devices whose running group ended because of it."""
         if self._ended[job]:
             return []
-        for i in self._instances(job):
+        for i in self.instances(job):
             if self.stories.state[i] in POOL:
                 self._out_of_pool(i)
             if self.stories.state[i] not in OVER:
@@ -223,12 +223,13 @@ class Lifecycle(LifecycleState):
             transfers=None if self.traffic is None else self.traffic.transfers(self.workload),
         )
 
-    # -- inside -------------------------------------------------------------
-
-    def _instances(self, job: int) -> range:
+    def instances(self, job: int) -> range:
+        """Return the instances of a job."""
         return range(
             int(self.workload.first_instance[job]), int(self.workload.first_instance[job + 1])
         )
+
+    # -- inside -------------------------------------------------------------
 
     def _make_ready(self, instance: int, now: float, note: str) -> None:
         self.stories.move(instance, State.READY, now, note)

@@ -18,6 +18,9 @@ from weft.runtime.costs.imputation import impute_kinds
 NOISE = 2e-4
 """Smallest difference in seconds between measured and predicted that counts."""
 
+TOLERATED = log(1.5)
+"""Logarithm of the factor by which estimates may be wrong."""
+
 LARGEST = 20_000_000
 """Largest duration matrix that is corrected, in entries."""
 
@@ -27,7 +30,6 @@ class DriftDetector:
 
     Parameters
     ----------
-    threshold : factor by which estimates may be wrong
     least : measurements per kind and device before they count
 
     Examples
@@ -40,9 +42,8 @@ class DriftDetector:
     [[3.0, 3.0], [3.0, 3.0]]
     """
 
-    def __init__(self, workload: Workload, *, threshold: float = 1.5, least: int = 3) -> None:
+    def __init__(self, workload: Workload, *, least: int = 3) -> None:
         self.workload = workload
-        self._bound = log(threshold)
         self.least = least
         self._recent: dict[tuple[int, int], deque[float]] = {}
         self._current: dict[tuple[int, int], deque[float]] = {}
@@ -72,7 +73,7 @@ class DriftDetector:
         self._recent[key].append(log(seconds / estimated))
         current = self._current[key]
         current.append(log(seconds / expected) if abs(seconds - expected) > NOISE else 0.0)
-        if len(current) < self.least or abs(_median(current)) <= self._bound:
+        if len(current) < self.least or abs(_median(current)) <= TOLERATED:
             return False
         self._current.clear()
         return True

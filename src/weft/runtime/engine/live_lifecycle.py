@@ -273,11 +273,7 @@ class LiveLifecycle(Lifecycle):
 
     def over(self, job: int) -> int:
         """Return how many instances of a job are done, skipped or cancelled."""
-        return len(self._instances(job)) - (0 if self._ended[job] else self._left[job])
-
-    def instances(self, job: int) -> range:
-        """Return the instances of a job."""
-        return self._instances(job)
+        return len(self.instances(job)) - (0 if self._ended[job] else self._left[job])
 
     def dependents(self, instance: int) -> list[int]:
         """Return an instance and all that depend on it, by number."""
