@@ -76,7 +76,7 @@ class Scenario:
                 f"changes must be rows of (time, device, pace); got shape {rows.shape}"
             )
         rows = rows.reshape(-1, 3)
-        rows = rows[np.argsort(rows[:, 0], kind="stable")]
+        time, device, pace = rows[np.argsort(rows[:, 0], kind="stable")].T
         p = workload.cluster.p
         scenario = cls(
             outcome=integers(
@@ -84,9 +84,9 @@ class Scenario:
             ),
             factor=floats(factor, "factor", shape=(workload.instances,)),
             bias=floats(bias, "bias", shape=(len(workload.kinds), p)),
-            change_time=floats(rows[:, 0], "change time", shape=(len(rows),)),
-            change_device=integers(rows[:, 1], "change device", shape=(len(rows),)),
-            change_pace=floats(rows[:, 2], "change pace", shape=(len(rows),)),
+            change_time=floats(time, "change time", shape=(len(rows),)),
+            change_device=integers(device, "change device", shape=(len(rows),)),
+            change_pace=floats(pace, "change pace", shape=(len(rows),)),
             cancel=floats(cancel, "cancel", shape=(workload.jobs,)),
         )
         scenario._validate(workload)

@@ -48,13 +48,14 @@ def read_stg(text: str, *, name: str) -> Workflow:
         work[t] = _number(words[1], i, f"time of task {t}")
         edges += _predecessors(words[2:], t, i, len(rows))
     check_graph(len(rows), len(edges))
+    src, dst, data = zip(*edges, strict=True) if edges else ((), (), ())
     return Workflow(
         name=name,
         names=tuple(str(t) for t in range(len(rows))),
         work=work,
-        src=np.array([e[0] for e in edges], np.int64),
-        dst=np.array([e[1] for e in edges], np.int64),
-        data=np.array([e[2] for e in edges], float),
+        src=np.array(src, np.int64),
+        dst=np.array(dst, np.int64),
+        data=np.array(data, float),
     )
 
 

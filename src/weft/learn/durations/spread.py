@@ -55,12 +55,13 @@ class Spread:
         >>> round(spread.centre["a"], 3), spread.runs, bool(spread.run < 0.2)
         (0.2, 9, True)
         """
-        rows = list(residuals)
-        if not rows:
+        columns = list(zip(*residuals, strict=True))
+        if not columns:
             return cls(rest={"": _normal(GUESS)})
-        kinds, kind = np.unique([r[0] for r in rows], return_inverse=True)
-        _, run = np.unique([r[1] for r in rows], return_inverse=True)
-        runs, left = int(run.max()) + 1, np.array([r[2] for r in rows], float)
+        kind_of, run_of, logs = columns
+        kinds, kind = np.unique(kind_of, return_inverse=True)
+        _, run = np.unique(run_of, return_inverse=True)
+        runs, left = int(run.max()) + 1, np.array(logs, float)
         centre, effect = np.zeros(len(kinds)), np.zeros(runs)
         for _ in range(5):  # means of kinds and of runs in turn
             centre = _means(left - effect[run], kind, len(kinds))

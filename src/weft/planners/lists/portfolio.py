@@ -11,6 +11,9 @@ from weft.model import Problem
 from weft.planners.planner import PLANNERS, Planner, Solution, refuse_choices, solve
 
 
+@PLANNERS.register(
+    "list-portfolio", summary="The best plan of HEFT, PEFT, lookahead and one device."
+)
 @dataclass(frozen=True)
 class ListPortfolio:
     """The best plan of HEFT, PEFT, lookahead and a single device.
@@ -44,8 +47,3 @@ class ListPortfolio:
         refuse_choices(problem, self.name)
         found = [solve(planner, problem, seconds, seed) for planner in self.planners]
         return min(found, key=lambda solution: solution.schedule.makespan)
-
-
-PLANNERS.register(
-    "list-portfolio", summary="The best plan of HEFT, PEFT, lookahead and one device."
-)(ListPortfolio)

@@ -68,21 +68,19 @@ def make_packing_decoder(
 ) -> PackingDecoder:
     """Make the decoder of a problem."""
     n = problem.n
-    pool, kept_pool = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    times = [np.zeros(n) for _ in range(4)]
     return PackingDecoder(
         problem.arrays,
         pools,
         goal,
         tail,
-        pool,
-        times[0],
-        times[1],
-        kept_pool,
-        times[2],
-        times[3],
-        np.zeros(len(pools.first)),
-        empty_profile(pools.room, n),
+        pool=np.zeros(n, np.int64),
+        start=np.zeros(n),
+        finish=np.zeros(n),
+        kept_pool=np.zeros(n, np.int64),
+        kept_start=np.zeros(n),
+        kept_finish=np.zeros(n),
+        ready=np.zeros(len(pools.first)),
+        profile=empty_profile(pools.room, n),
     )
 
 

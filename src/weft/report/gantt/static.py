@@ -222,8 +222,8 @@ def _legend(chart: Chart) -> list[Any]:
     handles: list[Any] = [
         Patch(color=category(k), label=shortened(chart.workload.kinds[k], 20)) for k in kinds
     ]
-    down = bool(len(chart.pauses)) and bool(np.isinf(chart.pauses[:, 3]).any())
-    slow = bool(len(chart.pauses)) and bool(np.isfinite(chart.pauses[:, 3]).any())
+    *_, pace = chart.pauses.T
+    down, slow = bool(np.isinf(pace).any()), bool(np.isfinite(pace).any())
     moves = any(s.part == "moving data" for s in chart.explanation.segments)
     marks = (
         (bool(chart.copy.any()), "copy", LIGHT["paper"], category(0), "////"),

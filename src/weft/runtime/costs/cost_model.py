@@ -169,11 +169,12 @@ def _least_positive(column: FloatArray) -> float:
 
 
 def _distance(a: Point, b: Point) -> tuple[float, float, float]:
-    here, there = dict(a[2]), dict(b[2])
+    (work, data, sizes), (other_work, other_data, other_sizes) = a, b
+    here, there = dict(sizes), dict(other_sizes)
     names = dict.fromkeys([*here, *there])
     logs = [(_signed_log(here.get(n, 0.0)), _signed_log(there.get(n, 0.0))) for n in names]
     apart_by = sum(abs(one - other) for one, other in logs)
-    return apart(a[0], b[0]), apart(a[1], b[1]), apart_by
+    return apart(work, other_work), apart(data, other_data), apart_by
 
 
 def _signed_log(x: float) -> float:

@@ -147,6 +147,7 @@ def live_state(
     table += [(t, d, nan, nan) for t, d in queued.items() if t not in planned]
     left = ((t, d) for t, d in rows if t not in over and t not in running)
     table += [(t, queued.get(t, d), nan, nan) for t, d in left]
-    columns = np.array(table, float).reshape(-1, 4).T
-    task, device = columns[0].astype(np.int64), columns[1].astype(np.int64)
-    return RunState(now, task, device, columns[2].copy(), columns[3].copy())
+    task, device, started, ended = np.array(table, float).reshape(-1, 4).T
+    return RunState(
+        now, task.astype(np.int64), device.astype(np.int64), started.copy(), ended.copy()
+    )

@@ -157,7 +157,8 @@ class FairShareDecider(Observer):
         urgency = life.workload.priority.tolist()
         lowest = min(urgency)
         everywhere = self._with_room(life)
-        if not everywhere[1] and lowest == max(urgency):
+        _, any_room = everywhere
+        if not any_room and lowest == max(urgency):
             return None
         if life.workload is not self._known:
             self.begin(life)

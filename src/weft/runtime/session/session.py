@@ -360,7 +360,8 @@ class Session:
             self._shadow.decider, self._decider = self._decider, self._shadow
         self._decider.begin(life)
         if memory is not None and resumed is not None and isinstance(self.policy, ResumablePolicy):
-            self.policy.resume(memory, resumed[2])
+            _, _, numbers = resumed
+            self.policy.resume(memory, numbers)
 
     @contextmanager
     def _or_as_before(self, problems: list[Problem]) -> Iterator[None]:
