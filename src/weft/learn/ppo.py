@@ -443,12 +443,13 @@ def _improve(
     share: float,
     rng: np.random.Generator,
     *,
-    aim: str = "improve",
+    aim: str,
 ) -> dict[str, float]:
     """Pass over the rollout several times, clipping the objective (PPO, eqs. 7, 9).
 
-    For `aim` "imitate" the policy loss is the teacher's likelihood; for "value" there is none.
-    `share` is the elapsed share of the training.
+    For `aim` "imitate" the policy loss is the teacher's likelihood; for "value" there is none; for
+    "improve" it is that of PPO. `share` is the elapsed share of the training. Returns statistics
+    of the last minibatch.
     """
     schedules = settings.learning_rate, settings.entropy
     rate, entropy_weight = (a + (b - a) * share for a, b in schedules)
@@ -468,7 +469,6 @@ def _improve(
     target = torch.from_numpy(scaled_return.astype(np.float32))
     scaled_advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
     normal = torch.from_numpy(scaled_advantage.astype(np.float32))
-    shown: list[tuple[float, float, float]] = []
     for _ in range(settings.epochs):
         order = torch.from_numpy(rng.permutation(size))
         for pick in torch.split(order, settings.minibatch):
@@ -490,9 +490,12 @@ def _improve(
             for part in (net.actor, net.critic):  # separate: a noisy critic must not slow the actor
                 nn.utils.clip_grad_norm_(part.parameters(), settings.gradient_norm)
             optimiser.step()
-        with torch.no_grad():
-            shown.append((float(entropy), float(value_loss), float((ratio - 1 - ratio_log).mean())))
-    return dict(zip(("entropy", "value_loss", "divergence"), shown[-1], strict=True))
+    with torch.no_grad():
+        return {
+            "entropy": float(entropy),
+            "value_loss": float(value_loss),
+            "divergence": float((ratio - 1 - ratio_log).mean()),
+        }
 
 
 def _rate(buffer: _RolloutBuffer) -> float:
