@@ -18,9 +18,6 @@ from weft.runtime.costs.imputation import impute_kinds
 NOISE = 2e-4
 """Smallest difference in seconds between measured and predicted that counts."""
 
-TOLERATED = log(1.5)
-"""Logarithm of the factor by which estimates may be wrong."""
-
 LARGEST = 20_000_000
 """Largest duration matrix that is corrected, in entries."""
 
@@ -41,6 +38,9 @@ class DriftDetector:
     >>> drift.corrected().problems[0].durations().round(9).tolist()
     [[3.0, 3.0], [3.0, 3.0]]
     """
+
+    tolerated = log(1.5)
+    """Logarithm of the factor by which estimates may be wrong."""
 
     def __init__(self, workload: Workload, *, least: int = 3) -> None:
         self.workload = workload
@@ -73,7 +73,7 @@ class DriftDetector:
         self._recent[key].append(log(seconds / estimated))
         current = self._current[key]
         current.append(log(seconds / expected) if abs(seconds - expected) > NOISE else 0.0)
-        if len(current) < self.least or abs(_median(current)) <= TOLERATED:
+        if len(current) < self.least or abs(_median(current)) <= self.tolerated:
             return False
         self._current.clear()
         return True

@@ -147,7 +147,6 @@ def live_state(
     table += [(t, d, nan, nan) for t, d in queued.items() if t not in planned]
     left = ((t, d) for t, d in rows if t not in over and t not in running)
     table += [(t, queued.get(t, d), nan, nan) for t, d in left]
-    task, device, started, ended = np.array(table, float).reshape(-1, 4).T
-    return RunState(
-        now, task.astype(np.int64), device.astype(np.int64), started.copy(), ended.copy()
-    )
+    tasks, devices, starts, ends = np.array(table, float).reshape(-1, 4).T
+    numbers = tasks.astype(np.int64), devices.astype(np.int64)
+    return RunState(now, *numbers, starts.copy(), ends.copy())
