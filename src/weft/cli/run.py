@@ -44,10 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--devices", str, "N|FILE", text)
     text = "a running cluster: folder of a HyperQueue server, address of Ray"
     add_option(parser, "--address", str, "WHERE", text)
-    text = (
-        "a planner or policy by name (see: weft list), or the file of a policy "
-        "(default: heft, for graphs with choices eft)"
-    )
+    text = "a planner or policy, by name (see: weft list) or file (default: heft; eft with choices)"
     add_option(parser, "--policy", str, "POLICY", text)
     text = "a policy, by name or file, that is asked beside it, without acting"
     add_option(parser, "--shadow", str, "POLICY", text)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -160,14 +160,13 @@ class Problem(Displayed):
             cluster = Cluster(speed=np.ones(matrix.shape[1]), **options)
             columns = {cluster.names[d]: matrix[:, d] for d in range(matrix.shape[1])}
             units = np.zeros(len(matrix))
-        needs: Any = memory  # a scalar fills the column
         workflow = Workflow(
             name=name,
             work=units,
             src=src,
             dst=dst,
             data=bytes_,
-            memory=needs,
+            memory=cast("FloatArray", memory),  # a scalar fills the column
             durations=columns,
             names=tasks,
         )

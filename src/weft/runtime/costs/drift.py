@@ -27,7 +27,8 @@ class DriftDetector:
 
     Parameters
     ----------
-    least : measurements per kind and device before they count
+    least : measurements per kind and device before they count: the median of fewer may be that of
+        one slow moment
 
     Examples
     --------
