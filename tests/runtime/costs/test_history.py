@@ -84,7 +84,7 @@ WRITER = """
 import sys
 from weft.runtime.costs.history import History
 from weft.runtime.costs.measurements import Measurement
-history = History(sys.argv[1])
+history = History(sys.argv[1], wait=float(sys.argv[3]))  # a busy machine
 for k in range(20):
     history.add([Measurement(sys.argv[2], "cpu", 1.0 + k)] * 3)
 """
@@ -93,7 +93,8 @@ for k in range(20):
 def test_several_processes_may_write_at_once(tmp_path):
     path = tmp_path / "shared.sqlite"
     writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(path), f"kind{i}"]) for i in range(4)
+        subprocess.Popen([sys.executable, "-c", WRITER, str(path), f"kind{i}", str(WAIT_LIMIT)])
+        for i in range(4)
     ]
     assert [w.wait(WAIT_LIMIT) for w in writers] == [0, 0, 0, 0]
     assert {d.kind: d.count for d in History(path).durations()} == {
