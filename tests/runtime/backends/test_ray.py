@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -448,6 +450,30 @@ def test_a_start_that_fails_is_tried_again(monkeypatch):
     monkeypatch.setattr(ray_session, "START_TRIES", 2)
     with pytest.raises(weft.WeftError, match="did not start on this machine: The current node"):
         ray_session.RaySession(1, None)
+
+
+def test_processes_of_a_failed_start_are_dropped_without_warnings(monkeypatch):
+    starts = []
+
+    def start(*_):
+        starts.append(1)
+        if len(starts) == 1:
+            node = SimpleNamespace(process=subprocess.Popen([sys.executable, "-c", "input()"]))
+            node.itself = node  # as Ray's nodes, it lives until the next collection
+            node.process.kill()
+            raise RuntimeError("The current node timed out during startup")
+
+    nothing = SimpleNamespace(is_initialized=lambda: False, shutdown=lambda: None)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray_session, "import_ray", lambda: nothing)
+    monkeypatch.setattr(ray_session, "_start", start)
+    monkeypatch.setattr(ray_session.RaySession, "_check", lambda _: None)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ResourceWarning)
+        ray_session.RaySession(1, None)
+        gc.collect()
+    assert len(starts) == 2
+    assert [str(warning.message) for warning in caught] == []
 
 
 def test_a_device_that_does_not_start_is_left_out_unless_it_is_the_last():

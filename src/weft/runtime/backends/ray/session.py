@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import math
 import os
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -228,6 +230,7 @@ class RaySession:
                     raise WeftError(f"{trouble}: {text}") from error
             else:
                 return
+            _drop_killed_processes()
 
     def close(self) -> None:
         """Disconnect; an own Ray ends, also processes of it that outlive its head."""
@@ -308,6 +311,13 @@ class RaySession:
                     f"{who} ask for {asked:g} {name}, Ray has "
                     f"{total.get(name, 0.0):g}; ask for less"
                 )
+
+
+def _drop_killed_processes() -> None:
+    """Drop what is left of a Ray that did not start: Python warns of processes not waited for."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def _start(ray: Any, total: dict[str, float], processors: int | None, token: str) -> None:
