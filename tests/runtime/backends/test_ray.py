@@ -431,6 +431,15 @@ def test_a_ray_whose_head_was_killed_is_reported_and_leaves_nothing():
     assert done.stdout.endswith("1 {}\n")
 
 
+def replace_ray(monkeypatch, start):
+    """Let sessions call `start` instead of starting Ray."""
+    nothing = SimpleNamespace(is_initialized=lambda: False, shutdown=lambda: None)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray_session, "import_ray", lambda: nothing)
+    monkeypatch.setattr(ray_session, "_start", start)
+    monkeypatch.setattr(ray_session.RaySession, "_check", lambda _: None)
+
+
 def test_a_start_that_fails_is_tried_again(monkeypatch):
     starts = []
 
@@ -439,11 +448,7 @@ def test_a_start_that_fails_is_tried_again(monkeypatch):
         if len(starts) < 3:
             raise RuntimeError("The current node timed out during startup")
 
-    nothing = SimpleNamespace(is_initialized=lambda: False, shutdown=lambda: None)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(ray_session, "import_ray", lambda: nothing)
-    monkeypatch.setattr(ray_session, "_start", start)
-    monkeypatch.setattr(ray_session.RaySession, "_check", lambda _: None)
+    replace_ray(monkeypatch, start)
     ray_session.RaySession(1, None)
     assert len(starts) == 3
     starts[:] = []
@@ -463,11 +468,7 @@ def test_processes_of_a_failed_start_are_dropped_without_warnings(monkeypatch):
             node.process.kill()
             raise RuntimeError("The current node timed out during startup")
 
-    nothing = SimpleNamespace(is_initialized=lambda: False, shutdown=lambda: None)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(ray_session, "import_ray", lambda: nothing)
-    monkeypatch.setattr(ray_session, "_start", start)
-    monkeypatch.setattr(ray_session.RaySession, "_check", lambda _: None)
+    replace_ray(monkeypatch, start)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ResourceWarning)
         ray_session.RaySession(1, None)
