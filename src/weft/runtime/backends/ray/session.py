@@ -314,7 +314,10 @@ class RaySession:
 
 
 def _drop_killed_processes() -> None:
-    """Drop what is left of a Ray that did not start: Python warns of processes not waited for."""
+    """Drop what is left of a Ray that did not start, without warnings.
+
+    Python warns of every process that nobody waited for.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
