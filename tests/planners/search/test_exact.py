@@ -55,6 +55,25 @@ def test_bound_is_below_every_schedule_when_time_is_short():
     assert found.bound <= min([*others, found.makespan]) * (1 + 1e-12)
 
 
+@pytest.mark.parametrize(("given", "used"), [({}, 8), ({"threads": 3}, 3)])
+def test_threads_without_a_time_limit(monkeypatch, given, used):
+    from ortools.sat.python import cp_model
+
+    seen = []
+
+    class Solver(cp_model.CpSolver):
+        def solve(self, model):
+            seen.append((self.parameters.num_workers, self.parameters.interleave_search))
+            return super().solve(model)
+
+    monkeypatch.setattr(cp_model, "CpSolver", Solver)
+    problem = drawn_problem(20, ccr=2.0)
+    one, other = (plan(problem, "exact", seed=5, **given) for _ in range(2))
+    assert seen == [(used, True)] * 2
+    np.testing.assert_array_equal(one.schedule.device, other.schedule.device)
+    np.testing.assert_array_equal(one.schedule.start, other.schedule.start)
+
+
 def test_per_pair_links():
     # Two tasks bound to devices 0 and 2 by limits; the link 0 -> 2 takes 8 s, 0 -> 1 takes 1 s:
     # 2 + 8 + 3.

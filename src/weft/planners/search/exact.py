@@ -37,7 +37,7 @@ WARM_SHARE, WARM_SECONDS = 0.15, 3.0
 """Share of the time limit, and most seconds, for the warm start."""
 
 INTERLEAVED = 8
-"""Strategies that the solver interleaves if it must be deterministic."""
+"""Threads of the solver if it must be deterministic: their number decides its strategies."""
 
 SHARES = 10**9
 """A capacity in whole numbers; needs are rounded down to shares of it."""
@@ -63,12 +63,12 @@ remaining time for that."""
 class Exact:
     """The shortest schedule, or the best within the time limit, with a proven bound.
 
-    Without a time limit the solver has a fixed effort on one thread, and the result is the same on
-    any machine.
+    Without a time limit the solver has a fixed effort and its threads wait for each other, so that
+    the same seed and number of threads give the same result on any machine.
 
     Parameters
     ----------
-    threads : threads of the solver; None: one per core
+    threads : threads of the solver; None: one per core, or without a time limit 8
 
     Examples
     --------
@@ -94,7 +94,7 @@ class Exact:
             return Solution(Schedule.of(device=[], start=[], finish=[]))
         clock = Clock(seconds)
         first = None if seconds is None else min(WARM_SHARE * seconds, WARM_SECONDS)
-        start = Anytime(threads=self.threads if seconds else None)
+        start = Anytime(threads=self.threads)
         warm = start.solve(problem, seconds=first, seed=seed).schedule
         if problem.shared and not problem.contended:
             warm = pack(problem, warm)
@@ -106,7 +106,7 @@ class Exact:
         if warm.makespan <= bound * (1 + EXACT) or not small:
             return Solution(warm, bound)
         model = ConstraintModel.of(solver_module, problem, warm, bound)
-        return model.solve(clock, threads=self.threads or os.cpu_count() or 1, seed=seed)
+        return model.solve(clock, threads=self.threads, seed=seed)
 
 
 def load_solver() -> Any:
@@ -272,7 +272,7 @@ class ConstraintModel:
             for d, here in self.on[t].items():
                 self.model.add_hint(here, int(self.warm.device[t] == d))
 
-    def solve(self, clock: Clock, *, threads: int, seed: int) -> Solution:
+    def solve(self, clock: Clock, *, threads: int | None, seed: int) -> Solution:
         """Run the solver for the remaining time."""
         ticks, device, bound = self.search(clock, threads=threads, seed=seed)
         if ticks is None or device is None:
@@ -281,17 +281,17 @@ class ConstraintModel:
         return Solution(best, bound)
 
     def search(
-        self, clock: Clock, *, threads: int, seed: int
+        self, clock: Clock, *, threads: int | None, seed: int
     ) -> tuple[IntArray | None, IntArray | None, float]:
         """Return the starts and devices that the solver finds, or None, and a lower bound."""
         solver = self.library.CpSolver()
         if clock.seconds is None:
             solver.parameters.max_deterministic_time = DEFAULT_EFFORT
             solver.parameters.interleave_search = True
-            solver.parameters.num_workers = INTERLEAVED
+            solver.parameters.num_workers = threads or INTERLEAVED
         else:
             solver.parameters.max_time_in_seconds = max(0.01, 0.95 * clock.left())
-            solver.parameters.num_workers = threads
+            solver.parameters.num_workers = threads or os.cpu_count() or 1
         solver.parameters.random_seed = seed % 2**31
         status = solver.solve(self.model)
         found = solver.best_objective_bound / self.scale * rounding_slack(self.problem)

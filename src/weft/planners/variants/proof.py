@@ -6,7 +6,6 @@ intervals of one device exclude each other, and each takes the needs of its vari
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from math import inf, isnan
 
@@ -63,7 +62,7 @@ def prove_variants(
     )
     model = ConstraintModel.of(load_solver(), spread, start, bound, lanes=lanes)
     _add_limits(model, choices, many)
-    ticks, device, proved = model.search(clock, threads=threads or os.cpu_count() or 1, seed=seed)
+    ticks, device, proved = model.search(clock, threads=threads, seed=seed)
     if device is None or ticks is None:
         return *kept, min(max(bound, proved), warm.makespan)
     pick = tuple(int(device[t]) % many for t in choices.ways)
