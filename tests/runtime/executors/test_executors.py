@@ -330,3 +330,15 @@ def test_a_call_that_forks_ends_once(executor):
 def test_a_chunk_is_a_whole_number_of_calls(executor, size):
     with pytest.raises(ValueError, match="it must be at least 1, and whole"):
         executor.map(abs, [1], chunksize=size)
+
+
+def test_an_exception_that_workers_cannot_import_keeps_its_type(executor):
+    class OwnError(Exception):
+        pass
+
+    def fail(error):
+        raise error("why", 3)
+
+    with pytest.raises(OwnError) as caught:
+        executor.submit(fail, OwnError).result()
+    assert caught.value.args == ("why", 3)

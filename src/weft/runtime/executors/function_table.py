@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from weft.errors import WeftError
 from weft.runtime.backends.calls import pickled_function
 from weft.runtime.backends.error_text import error_line, traceback_text
+from weft.runtime.backends.payload import pickled
 from weft.runtime.costs.keys import function_identity, names_in
 
 SLOTS = 256
@@ -82,7 +83,7 @@ def _portable(error: BaseException) -> BaseException:
 
 def _survives(error: BaseException) -> bool:
     try:
-        pickle.loads(pickle.dumps(error))
+        pickle.loads(pickled(error)[0])
     except BaseException:  # noqa: BLE001  # code of the user
         return False
     error.__traceback__ = None
