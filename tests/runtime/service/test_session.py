@@ -133,6 +133,27 @@ def test_workflows(name, tmp_path):
         same_decisions(workload, name, session, save=save, seed=4, **options)
 
 
+def two_kinds(kinds):
+    b = weft.WorkflowBuilder()
+    for kind in kinds:
+        b.task(kind, work=1.0, kind=kind)
+    return weft.Problem.bind(b.build(), weft.Cluster(speed=[1.0]))
+
+
+@pytest.mark.parametrize("template", [[0, 1], [1, 0]])
+def test_mru_takes_kinds_in_the_order_of_the_workflows(template):
+    workload = weft.Workload.of(
+        [two_kinds("ab"), two_kinds("ba")], arrival=[0, 0], template=template
+    )
+    known = weft.Session(workload.cluster, "mru", workflows=workload.problems)
+    same_decisions(workload, "mru", known)
+    unknown = weft.Session(workload.cluster, "mru")
+    for job in range(2):
+        unknown.arrived(workload.problem_of(job), at=0.0)
+    (first,) = unknown.decide(at=0.0)
+    assert first.tasks == ((0, "ab"[template[0]]),)  # in the order of arrival
+
+
 @pytest.mark.parametrize("name", policies(stream().draw(0)[0]))
 def test_streams(name, tmp_path, monkeypatch):
     workload, scenario = stream().draw(1)

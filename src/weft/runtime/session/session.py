@@ -47,6 +47,10 @@ Where = ConditionalStream | Cluster | str | PathLike[str]
 class Session:
     """A policy that decides for a real system, from the events the caller reports.
 
+    A simulation of the same events makes the same decisions. For `mru` the workflows must come in
+    the same order too: it takes kinds of tasks in order of first appearance among the workflows,
+    and a session appends a workflow that is not in `workflows` when its first job arrives.
+
     Parameters
     ----------
     where : a conditional stream (by name, path or object), or a cluster
