@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -342,6 +343,46 @@ def test_the_store_keeps_the_newest_and_one_server(tmp_path):
     (tmp_path / "runs.db").write_bytes(b"no database" * 1000)
     with pytest.raises(weft.InvalidInput, match=r"runs\.db: cannot be used"):
         RunStore(tmp_path)
+
+
+class _FullDisk:
+    """A connection to a file on a disk without room."""
+
+    def __init__(self, db):
+        self.db, self.full = db, True
+
+    def __getattr__(self, name):
+        return getattr(self.db, name)
+
+    def executemany(self, *given):
+        if self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return self.db.executemany(*given)
+
+
+def test_a_full_disk_loses_no_end_of_a_run(tmp_path):
+    gate = tmp_path / "gate"
+    call = {"function": "wait_for", "kwargs": {"path": str(gate)}}
+    document = {"workflow": {"work": [1]}, "tasks": {"task": call}}
+    with serving(tmp_path / "serve") as (client, state):
+        store, run = state.runs.store, client.post("/v1/runs", json=document).json()["id"]
+        store._db = disk = _FullDisk(store._db)
+        gate.touch()
+        found = ended(client, run)
+        assert found["state"] == "done"
+        assert set(found["results"]) == {"t0"}
+        refused = client.post("/v1/runs?id=later", json=PAIR)
+        assert refused.status_code == 503
+        assert "No space left on device" in refused.json()["error"]
+        assert client.get("/v1/runs/later").status_code == 404
+        assert store.find(run)[1]["state"] != "done"
+        disk.full = False
+        _until(lambda: run not in state.runs.active)
+        stored = store.find(run)[1]
+        assert {key: stored[key] for key in found} == found
+        assert [event["kind"] for event in store.events(1)] == ["begun", "finished", "ended"]
+        client.post("/v1/runs?id=later", json=PAIR).raise_for_status()
+        assert ended(client, "later")["results"] == {"b": 5}
 
 
 # -- restart ------------------------------------------------------------------

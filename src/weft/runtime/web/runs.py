@@ -31,7 +31,7 @@ RUN_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
 @dataclass(eq=False)
 class ActiveRun:
-    """A run that waits or runs; `finished` are the tasks that ended before a restart."""
+    """A run whose end is not on disk; `finished`: tasks that ended before a restart."""
 
     number: int
     facts: dict[str, Any]
@@ -39,11 +39,13 @@ class ActiveRun:
     seq: int = 0
     finished: frozenset[str] = frozenset()
     future: Future[dict[str, Any]] | None = field(default=None, repr=False)
+    end: dict[str, Any] = field(default_factory=dict, repr=False)
+    """Facts and results of a run that has ended."""
     waiting: WaitingHistory = field(default_factory=WaitingHistory, repr=False)
 
 
 class RunTable:
-    """Runs that wait or run, and the way to those on disk.
+    """Runs whose end is not on disk, and the way to those on disk.
 
     Parameters
     ----------
@@ -97,8 +99,11 @@ class RunTable:
         try:
             await written
         except Exception as error:  # noqa: BLE001  # of any kind: the client gets it
-            self._drop(runs)
-            raise Refused(503, f"the submission could not be stored: {error}") from None
+            for run in runs:
+                self._release(run)
+                self._drop(run)
+            text = f"the submission could not be stored ({error}); retry later"
+            raise Refused(503, text, retry_after=1.0) from None
         for run in runs:
             self._start(run)
         self.metrics.count("weft_submissions_total", len(runs), application=application)
@@ -170,12 +175,15 @@ class RunTable:
 
         return done
 
-    def _drop(self, runs: Sequence[ActiveRun]) -> None:
+    def _release(self, run: ActiveRun) -> None:
+        """Give the place of a run in the queue of its application to another."""
         with self._lock:
-            for run in runs:
-                self.active.pop(run.facts["id"], None)
-                run.future = None  # its callbacks hold the run
-                self._count[run.facts["application"]] -= 1
+            run.future = None  # its callbacks hold the run
+            self._count[run.facts["application"]] -= 1
+
+    def _drop(self, run: ActiveRun) -> None:
+        with self._lock:
+            self.active.pop(run.facts["id"], None)
 
     def _start(self, run: ActiveRun) -> None:
         try:
@@ -250,12 +258,13 @@ class RunTable:
             state = "cancelled"
         except Exception as error:  # noqa: BLE001  # any failure is the run's
             state, text = "failed", one_line(str(error).split("\n", maxsplit=1)[0])
+        run.end = {"state": state, "ended": now, "error": text, "results": results}
         self._write(run, now, "ended", {"state": state, "error": text})
-        self.store.end(run.number, now, state, text, results)
+        self._release(run)
+        self.store.end(run.number, now, state, text, results, lambda _: self._drop(run))
         self.metrics.count(
             "weft_runs_ended_total", application=run.facts["application"], state=state
         )
-        self._drop([run])
 
     def _write(self, run: ActiveRun, now: float, kind: str, content: dict[str, Any]) -> None:
         run.seq += 1
@@ -290,7 +299,12 @@ class RunTable:
     def find(self, run_id: str) -> tuple[int, dict[str, Any]] | None:
         """Return number and facts of a run; None: there is none."""
         active = self.active.get(run_id)
-        return self.store.find(run_id) if active is None else (active.number, dict(active.facts))
+        if active is None:
+            return self.store.find(run_id)
+        if not self.store.full:  # the end shows here when it shows in lists, too
+            return active.number, dict(active.facts)
+        begun = {"begun": None} if active.end else {}
+        return active.number, begun | active.facts | active.end
 
     def application(self, run_id: str, documents: Documents) -> Application | None:
         """Return the application of a run; None: its document is not kept any more."""
@@ -334,7 +348,7 @@ class RunTable:
     def gauges(self) -> list[tuple[str, Labels, float]]:
         """Return how many runs wait and run, per application."""
         counts = {(name, state): 0 for name in self._count for state in ("waiting", "running")}
-        for run in list(self.active.values()):
+        for run in [run for run in list(self.active.values()) if not run.end]:
             counts[run.facts["application"], run.facts["state"]] += 1
         rows: list[tuple[str, Labels, float]] = [
             ("weft_runs", (("application", name), ("state", state)), float(count))

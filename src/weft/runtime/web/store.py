@@ -1,7 +1,8 @@
 """Runs and their events on disk: one SQLite file, written by one thread in groups.
 
 A write is durable against the end of the process once its group is committed; groups make a
-thousand writes per second cheap. Ended runs beyond the newest `keep` are deleted.
+thousand writes per second cheap. While the disk is full, new runs are refused and other writes wait
+in memory. Ended runs beyond the newest `keep` are deleted.
 """
 
 # ruff: noqa: S608  # statements are put together from the constants of this file
@@ -51,6 +52,12 @@ KEPT_BYTES = 1 << 16
 PERIOD = 5e-3
 """Least seconds from one group of writes to the next: each costs a wake-up and a transaction."""
 
+PAUSE = 0.5
+"""Seconds from a group that found no room on the disk to the next."""
+
+PASSING = (sqlite3.OperationalError, OSError)
+"""Errors of the disk, such as a full one, and not of what is written."""
+
 OPEN = ("waiting", "running")
 """States of runs that have not ended."""
 
@@ -91,9 +98,12 @@ class RunStore:
         except sqlite3.Error as error:
             self._lock.close()
             raise InvalidInput(f"{path}: cannot be used ({error}); move it away") from None
-        self._writes: deque[_Write | None] = deque()
+        self._writes: deque[_Write] = deque()
         self._waits = threading.Event()
         """Set while writes wait: a writer is woken once per group, not once per write."""
+        self.full = False
+        """Whether writes wait in memory for room on the disk."""
+        self._closing = False
         self._thread = threading.Thread(target=self._work, name="weft-store", daemon=True)
         self._thread.start()
 
@@ -127,13 +137,21 @@ class RunStore:
         """Write that a run has begun."""
         self._put(_BEGIN, (time, run), run)
 
-    def end(self, run: int, time: float, state: str, error: str | None, results: Any) -> None:
+    def end(
+        self,
+        run: int,
+        time: float,
+        state: str,
+        error: str | None,
+        results: Any,
+        done: Done | None = None,
+    ) -> None:
         """Write the end of a run; a small document stays, for its live page."""
-        self._put(_END, (state, time, error, json.dumps(results), KEPT_BYTES, run), run)
+        self._put(_END, (state, time, error, json.dumps(results), KEPT_BYTES, run), run, done)
 
     def close(self) -> None:
-        """Write the waiting entries and close the files."""
-        self._writes.append(None)
+        """Write the waiting entries and close the files; on a full disk they are lost."""
+        self._closing = True
         self._waits.set()
         self._thread.join()
         self._db.close()
@@ -146,25 +164,46 @@ class RunStore:
             self._waits.set()
 
     def _work(self) -> None:
-        ends, next_group = False, 0.0
-        while not ends:
+        next_group = 0.0
+        while self._writes or not self._closing:
             self._waits.wait()
             sleep(max(0.0, next_group - monotonic()))
             next_group = monotonic() + PERIOD
             self._waits.clear()  # before the look at what waits: a later write sets it again
             group = [self._writes.popleft() for _ in range(min(len(self._writes), _GROUP))]
-            if self._writes:
+            self.full = not self._store(group)
+            if self.full:
+                next_group = monotonic() + PAUSE
+            if self._writes or self._closing:
                 self._waits.set()
-            ends = None in group
-            writes = [write for write in group if write is not None]
-            if writes and self._commit(writes) is not None:
-                for write in writes:  # one that fails must not take the others with it
-                    self._finish([write], self._commit([write]))
+
+    def _store(self, writes: Sequence[_Write]) -> bool:
+        """Commit writes, or keep them for later; return whether there was room."""
+        parts = [writes]
+        while parts:
+            part = parts.pop(0)
+            error = self._commit(part)
+            if isinstance(error, PASSING):
+                self._postpone([write for rest in (part, *parts) for write in rest], error)
+                return False
+            if error is not None and len(part) > 1:
+                parts = [[write] for write in part]  # one must not take the others with it
             else:
-                self._finish(writes, None)
+                self._finish(part, error)
+        return True
+
+    def _postpone(self, writes: Sequence[_Write], error: Exception) -> None:
+        """Keep writes in their order; refuse new runs, and at the end of the server all."""
+        waiting = [*writes, *(self._writes.popleft() for _ in range(len(self._writes)))]
+        refused = [write for write in waiting if self._closing or write.sql is _ADD]
+        if not self._closing:
+            self._writes.extendleft(write for write in reversed(waiting) if write.sql is not _ADD)
+        self._finish(refused, error)
 
     def _commit(self, writes: Sequence[_Write]) -> Exception | None:
         ended = self._ended
+        if not writes:
+            return None
         try:
             self._db.execute("BEGIN")
             rows: dict[str, list[Sequence[Any]]] = {sql: [] for sql in _ORDER}
@@ -175,7 +214,7 @@ class RunStore:
             self._ended += len(rows[_END])
             self._prune()
             self._db.execute("COMMIT")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             self._ended = ended
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
@@ -186,7 +225,7 @@ class RunStore:
         for write in writes:
             if write.done is not None:
                 write.done(error)
-            elif error is not None:
+            if error is not None and write.sql is not _ADD:
                 warnings.warn(f"an event could not be written: {error}", stacklevel=2)
         self.committed({write.run for write in writes})
 
