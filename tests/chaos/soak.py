@@ -8,13 +8,14 @@ import random
 import tempfile
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop, nlargest
 from itertools import permutations
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -259,18 +260,25 @@ class _Load:
         return _sample(minute, used, longest if all(longest.values()) else {})
 
     def keep_busy(self, name: str) -> None:
-        """Keep more submissions waiting than may run: each that ends makes room for another."""
+        """Keep more submissions waiting than may run: each that ends makes room for another.
+
+        Results are collected as they come: in the order of submissions, hundreds that ended would
+        wait for one that did not, and count as memory of the service.
+        """
         rng = random.Random(name)
-        room = threading.Semaphore(OUTSTANDING)
-        waiting: deque[tuple[Future[dict[str, Any]], int]] = deque()
+        ended: SimpleQueue[tuple[Future[dict[str, Any]], int]] = SimpleQueue()
+
+        def begin() -> None:
+            future, value = self._submit(name, rng)
+            future.add_done_callback(lambda future: ended.put((future, value)))
+
+        for _ in range(OUTSTANDING):
+            begin()
         while not self.over.is_set():
-            if room.acquire(timeout=1.0):
-                waiting.append(self._submit(name, rng))
-                waiting[-1][0].add_done_callback(lambda _: room.release())
-            while waiting and waiting[0][0].done():
-                self._collect(*waiting.popleft())
-        for future, value in waiting:
-            self._collect(future, value)
+            self._collect(*ended.get())
+            begin()
+        for _ in range(OUTSTANDING):
+            self._collect(*ended.get())
 
     def hurry(self) -> None:
         """Submit something urgent now and then, and count what it had to wait for."""
