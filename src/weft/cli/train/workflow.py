@@ -16,18 +16,32 @@ from weft.cli.train.trainable import (
     need_torch,
     train_seeds,
 )
-from weft.cli.values import number
+from weft.cli.values import number, whole
 
 if TYPE_CHECKING:
     from weft.formats.model_file import Model
 
 _LOG = "mean log of the objective relative to"
+_FEW = 50
+"""Simulations that end sooner than further processes begin."""
 
 
 def _timed(parser: argparse.ArgumentParser) -> None:
     text = "processor time per training, in seconds"
     add_option(parser, "--seconds", number(least=1), "S", text, default=1500.0)
     add_common_arguments(parser)
+
+
+def _counted(parser: argparse.ArgumentParser, **counts: tuple[int, str]) -> None:
+    """Add one option per count, with its default and text, and the common ones."""
+    for name, (default, text) in counts.items():
+        add_option(parser, f"--{name}", whole(1), "N", text, default=default)
+    add_common_arguments(parser)
+
+
+def _instances(cases: int, *, share: int) -> dict[str, int]:
+    """Return settings for so many instances; one in `share` is a stream."""
+    return {"alone": cases - cases // share, "streams": cases // share}
 
 
 def _saved(model: Model) -> Callable[[Any], Any]:
@@ -86,10 +100,12 @@ def _train_portfolio(args: argparse.Namespace) -> None:
     from weft.learn.workflow.portfolio import PortfolioSearch, search_portfolio
     from weft.policies.replanning.trained import replanning_model
 
+    sizes = {"size": args.sets, "leads": args.cases * 3 // 4, **_instances(args.cases, share=16)}
+
     def train(seed: int, bar: Bar) -> Outcome:
         found = search_portfolio(
             _bundled_weights("tuned-list")[0],
-            PortfolioSearch(seed=seed),
+            PortfolioSearch(seed=seed, **sizes),
             progress=lambda row: bar.show(row["step"] + 1, row["score"]),
         )
         model = replanning_model(
@@ -101,9 +117,8 @@ def _train_portfolio(args: argparse.Namespace) -> None:
         )
         return Outcome(found.score, found.seconds, _saved(model))
 
-    train_seeds(
-        args, "portfolio", train, total=8, unit=" sets", meaning=f"{_LOG} `tuned-list` alone"
-    )
+    meaning = f"{_LOG} `tuned-list` alone"
+    train_seeds(args, "portfolio", train, total=args.sets, unit=" sets", meaning=meaning)
 
 
 def _train_switch(args: argparse.Namespace) -> None:
@@ -112,11 +127,14 @@ def _train_switch(args: argparse.Namespace) -> None:
     from weft.policies.replanning.trained import SWITCH
 
     portfolio: Any = bundled_policy("portfolio")
+    sizes = {"rounds": args.rounds, "validation": max(args.cases * 3 // 20, 1)}
+    sizes |= _instances(args.cases, share=16)
+    processes = 2 if args.cases > _FEW else 1
 
     def train(seed: int, bar: Bar) -> Outcome:
         found = train_switch(
             portfolio.sets,
-            SwitchSettings(seed=seed),
+            SwitchSettings(seed=seed, processes=processes, **sizes),
             progress=lambda row: bar.show(row["round"], row["score"]),
         )
         summary = "A network chooses whether to keep a plan or to plan as `portfolio` does."
@@ -127,7 +145,7 @@ def _train_switch(args: argparse.Namespace) -> None:
         args,
         "replan-switch",
         train,
-        total=3,
+        total=args.rounds,
         unit=" rounds",
         meaning=f"{_LOG} planning as `portfolio` does",
     )
@@ -189,7 +207,9 @@ def _train_search(args: argparse.Namespace) -> None:
     bundled: Any = bundled_policy("search-replanning")
 
     def train(seed: int, bar: Bar) -> Outcome:
-        settings = ShrinkageSettings(seed=seed)
+        settings = ShrinkageSettings(
+            cases=args.cases, validation=max(args.cases // 3, 1), seed=seed
+        )
         found = train_shrinkage(settings, progress=lambda row: bar.show(row["epoch"], row["score"]))
         model = search_model(
             "search-replanning",
@@ -205,24 +225,30 @@ def _train_search(args: argparse.Namespace) -> None:
 
 
 def _train_graph(kind: str, args: argparse.Namespace) -> None:
-    from weft.learn.workflow.graph import train_graph, validation_instances
+    from weft.learn.workflow.graph import GraphSettings, train_graph, validation_instances
     from weft.policies.graph.policy import save_graph
 
     need_torch()
+    settings = GraphSettings(updates=args.updates, imitation=args.updates * 4 // 15)
 
     def train(seed: int, bar: Bar) -> Outcome:
         found = train_graph(
             kind,
+            settings=settings,
             seed=seed,
-            validation=validation_instances(),
+            validation=validation_instances(each=min(args.updates, 18)),
             progress=lambda row: bar.show(row["update"], row["all"]),
         )
         score = min(row["all"] for row in found.training["curve"])
         return Outcome(score, found.training["cpu_seconds"], partial(save_graph, found))
 
     meaning = "mean of the objective relative to HEFT replanned at every event"
-    train_seeds(args, kind, train, total=1500, unit=" updates", meaning=meaning)
+    train_seeds(args, kind, train, total=args.updates, unit=" updates", meaning=meaning)
 
+
+_graph_arguments = partial(
+    _counted, updates=(1500, "updates of REINFORCE, after 4 of imitation for every 15")
+)
 
 TRAINABLES = {
     "tuned-list": Trainable(
@@ -234,13 +260,21 @@ TRAINABLES = {
     "portfolio": Trainable(
         "choose sets of weights that complement each other",
         "weft train portfolio --out trained",
-        add_common_arguments,
+        partial(
+            _counted,
+            sets=(8, "sets of weights to choose"),
+            cases=(32, "simulations per set of weights and step; one in 16 is of a stream"),
+        ),
         _train_portfolio,
     ),
     "replan-switch": Trainable(
         "train the network that chooses between the incumbent plan and replanning",
         "weft train replan-switch --out trained",
-        add_common_arguments,
+        partial(
+            _counted,
+            rounds=(3, "rounds of simulating and fitting"),
+            cases=(1600, "simulations per round; one in 16 is of a stream"),
+        ),
         _train_switch,
     ),
     "dqn": Trainable(
@@ -252,19 +286,19 @@ TRAINABLES = {
     "search-replanning": Trainable(
         "train the network that decides how far observed durations are trusted",
         "weft train search-replanning --seeds 3",
-        add_common_arguments,
+        partial(_counted, cases=(900, "simulations to train with; a third more to validate")),
         _train_search,
     ),
     "decima": Trainable(
         "train the graph network of Decima-DEFT",
         "weft train decima --seeds 2",
-        add_common_arguments,
+        _graph_arguments,
         partial(_train_graph, "decima"),
     ),
     "lachesis": Trainable(
         "train the graph network of Lachesis",
         "weft train lachesis --seeds 2",
-        add_common_arguments,
+        _graph_arguments,
         partial(_train_graph, "lachesis"),
     ),
 }
