@@ -246,6 +246,17 @@ def _train_graph(kind: str, args: argparse.Namespace) -> None:
     train_seeds(args, kind, train, total=args.updates, unit=" updates", meaning=meaning)
 
 
+_OF_STREAMS = "one in 16 is of a stream"
+_portfolio_arguments = partial(
+    _counted,
+    sets=(8, "sets of weights to choose"),
+    cases=(32, f"simulations per set of weights and step; {_OF_STREAMS}"),
+)
+_switch_arguments = partial(
+    _counted,
+    rounds=(3, "rounds of simulating and fitting"),
+    cases=(1600, f"simulations per round; {_OF_STREAMS}"),
+)
 _graph_arguments = partial(
     _counted, updates=(1500, "updates of REINFORCE, after 4 of imitation for every 15")
 )
@@ -260,21 +271,13 @@ TRAINABLES = {
     "portfolio": Trainable(
         "choose sets of weights that complement each other",
         "weft train portfolio --out trained",
-        partial(
-            _counted,
-            sets=(8, "sets of weights to choose"),
-            cases=(32, "simulations per set of weights and step; one in 16 is of a stream"),
-        ),
+        _portfolio_arguments,
         _train_portfolio,
     ),
     "replan-switch": Trainable(
         "train the network that chooses between the incumbent plan and replanning",
         "weft train replan-switch --out trained",
-        partial(
-            _counted,
-            rounds=(3, "rounds of simulating and fitting"),
-            cases=(1600, "simulations per round; one in 16 is of a stream"),
-        ),
+        _switch_arguments,
         _train_switch,
     ),
     "dqn": Trainable(
@@ -289,16 +292,13 @@ TRAINABLES = {
         partial(_counted, cases=(900, "simulations to train with; a third more to validate")),
         _train_search,
     ),
-    "decima": Trainable(
-        "train the graph network of Decima-DEFT",
-        "weft train decima --seeds 2",
-        _graph_arguments,
-        partial(_train_graph, "decima"),
-    ),
-    "lachesis": Trainable(
-        "train the graph network of Lachesis",
-        "weft train lachesis --seeds 2",
-        _graph_arguments,
-        partial(_train_graph, "lachesis"),
-    ),
+    **{
+        kind: Trainable(
+            f"train the graph network of {system}",
+            f"weft train {kind} --seeds 2",
+            _graph_arguments,
+            partial(_train_graph, kind),
+        )
+        for kind, system in {"decima": "Decima-DEFT", "lachesis": "Lachesis"}.items()
+    },
 }
