@@ -6,7 +6,9 @@ import errno
 import json
 import os
 import signal
+import sqlite3
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,9 @@ from tests.support.web.server import FUNCTIONS, TOKEN, ended, limits, server_pro
 from weft.runtime.web.documents import Documents, registered
 from weft.runtime.web.limits import own_token
 from weft.runtime.web.live.server import LiveServer
+from weft.runtime.web.live.status import service_status
 from weft.runtime.web.openapi import ROUTES
+from weft.runtime.web.runs import ActiveRun
 from weft.runtime.web.server import listening
 from weft.runtime.web.store import RunStore
 
@@ -324,7 +328,8 @@ def test_the_store_keeps_the_newest_and_one_server(tmp_path):
         RunStore(tmp_path)
     facts = {"application": "a", "priority": 0.0, "name": "w", "tasks": 1, "state": "waiting"}
     for k in range(1, 101):
-        store.add(k, {**facts, "id": f"r{k}", "submitted": float(k)}, b"{}", lambda error: None)
+        run = {**facts, "id": f"r{k}", "submitted": float(k)}
+        store.add([(k, run, b"{}")], lambda error: None)
         store.event(k, 1, 0.0, "begun", {})
         if k != 5:
             store.end(k, float(k), "done", None, {})
@@ -346,16 +351,20 @@ def test_the_store_keeps_the_newest_and_one_server(tmp_path):
 
 
 class _FullDisk:
-    """A connection to a file on a disk without room."""
+    """A connection to a file on a disk with room for some transactions."""
 
-    def __init__(self, db):
-        self.db, self.full = db, True
+    def __init__(self, db, room=0):
+        self.db, self.room = db, room
 
     def __getattr__(self, name):
         return getattr(self.db, name)
 
+    def execute(self, sql, *given):
+        self.room -= sql == "COMMIT"
+        return self.db.execute(sql, *given)
+
     def executemany(self, *given):
-        if self.full:
+        if self.room <= 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return self.db.executemany(*given)
 
@@ -376,13 +385,56 @@ def test_a_full_disk_loses_no_end_of_a_run(tmp_path):
         assert "No space left on device" in refused.json()["error"]
         assert client.get("/v1/runs/later").status_code == 404
         assert store.find(run)[1]["state"] != "done"
-        disk.full = False
+        assert found == ended(client, run)
+        (shown,) = service_status(state.runs, state.applications)["runs"]
+        assert (shown["state"], shown["error"]) == ("done", None)
+        disk.room = 1_000_000
         _until(lambda: run not in state.runs.active)
         stored = store.find(run)[1]
         assert {key: stored[key] for key in found} == found
         assert [event["kind"] for event in store.events(1)] == ["begun", "finished", "ended"]
         client.post("/v1/runs?id=later", json=PAIR).raise_for_status()
         assert ended(client, "later")["results"] == {"b": 5}
+
+
+def test_on_a_full_disk_both_submissions_of_one_run_are_refused(tmp_path):
+    with serving(tmp_path / "serve") as (client, state), ThreadPoolExecutor(1) as other:
+        store = state.runs.store
+        store._db, store.full = _FullDisk(store._db), True
+        first = other.submit(client.post, "/v1/runs?id=twice", json=PAIR)
+        _until(lambda: "twice" in state.runs.active or first.done())
+        assert client.post("/v1/runs?id=twice", json=PAIR).status_code == 503
+        assert first.result().status_code == 503
+        assert client.get("/v1/runs/twice").status_code == 404
+
+
+def test_several_submissions_are_stored_all_or_none(tmp_path, monkeypatch):
+    monkeypatch.setattr("weft.runtime.web.store._GROUP", 2)
+    with serving(tmp_path / "serve") as (client, state):
+        store = state.runs.store
+        for room, stored in ((1, 3), (0, 0)):  # one transaction is enough for all of them
+            store._db = disk = _FullDisk(store._db, room)
+            answer = client.post("/v1/runs", json=[PAIR] * 3)
+            assert answer.is_success == bool(stored), answer.text
+            disk.room = 1_000_000
+        assert len(client.get("/v1/runs").json()["runs"]) == 3
+
+
+def test_an_end_that_was_shown_is_not_taken_back():
+    facts = {"id": "a", "state": "running", "begun": 1.0}
+    run = ActiveRun(1, facts, None, end={"state": "done", "ended": 2.0})
+    assert run.shown(full=False)["state"] == "running"
+    assert run.shown(full=True)["state"] == "done"
+    assert run.shown(full=False)["state"] == "done"
+
+
+def test_a_server_that_starts_on_a_full_disk_does_not_tell_to_move_runs_away(tmp_path, monkeypatch):
+    def full(path):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(RunStore, "_opened", staticmethod(full))
+    with pytest.raises(weft.InvalidInput, match=r"make room, or give another --folder$"):
+        RunStore(tmp_path)
 
 
 # -- restart ------------------------------------------------------------------

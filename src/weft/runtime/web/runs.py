@@ -41,7 +41,19 @@ class ActiveRun:
     future: Future[dict[str, Any]] | None = field(default=None, repr=False)
     end: dict[str, Any] = field(default_factory=dict, repr=False)
     """Facts and results of a run that has ended."""
+    told: bool = False
+    """Whether the end was shown before it was on disk: it is not taken back."""
+    stored: asyncio.Future[None] | None = field(default=None, repr=False)
+    """Of a submission that is not on disk yet."""
     waiting: WaitingHistory = field(default_factory=WaitingHistory, repr=False)
+
+    def shown(self, *, full: bool) -> dict[str, Any]:
+        """Return facts; the end shows here when it shows in lists, too, but for a full disk."""
+        end = self.end
+        if not end or not (full or self.told):
+            return dict(self.facts)
+        self.told = True
+        return {"begun": None} | self.facts | end
 
 
 class RunTable:
@@ -89,25 +101,38 @@ class RunTable:
         A known id gives the run that exists: a client that got no answer submits again.
         """
         self._loop = asyncio.get_running_loop()
-        if run_id is not None and (found := self.find(run_id)) is not None:
-            return [found[1]]
+        if run_id is not None:
+            known = self.active.get(run_id)
+            if known is not None and known.stored is not None:
+                await self._stored(known.stored)
+            if (found := self.find(run_id)) is not None:
+                return [found[1]]
         runs = self._admitted(application, priority, given, run_id)
         written = self._loop.create_future()
-        for k, (run, (body, _)) in enumerate(zip(runs, given, strict=True)):
-            last = k == len(runs) - 1
-            self.store.add(run.number, run.facts, body, self._write_callback(written, last=last))
+        for run in runs:
+            run.stored = written
+        rows = [(run.number, run.facts, body) for run, (body, _) in zip(runs, given, strict=True)]
+        self.store.add(rows, lambda error: self._written.append((written, error)))
         try:
-            await written
-        except Exception as error:  # noqa: BLE001  # of any kind: the client gets it
+            await self._stored(written)
+        except Refused:
             for run in runs:
                 self._release(run)
                 self._drop(run)
-            text = f"the submission could not be stored ({error}); retry later"
-            raise Refused(503, text, retry_after=1.0) from None
+            raise
         for run in runs:
+            run.stored = None
             self._start(run)
         self.metrics.count("weft_submissions_total", len(runs), application=application)
         return [dict(run.facts) for run in runs]
+
+    @staticmethod
+    async def _stored(written: asyncio.Future[None]) -> None:
+        try:
+            await asyncio.shield(written)
+        except Exception as error:  # noqa: BLE001  # of any kind: the client gets it
+            text = f"the submission could not be stored ({error}); retry later"
+            raise Refused(503, text, retry_after=1.0) from None
 
     def resume(self, documents: Documents) -> int:
         """Queue the runs that had not ended when the server was last running; count them."""
@@ -165,15 +190,6 @@ class RunTable:
             runs.append(ActiveRun(self._last, facts, app))
             self.active[facts["id"]] = runs[-1]
         return runs
-
-    def _write_callback(self, written: asyncio.Future[None], *, last: bool) -> Any:
-        """Return the callback of a write that resolves a future of the event loop."""
-
-        def done(error: Exception | None) -> None:
-            if error is not None or last:
-                self._written.append((written, error))
-
-        return done
 
     def _release(self, run: ActiveRun) -> None:
         """Give the place of a run in the queue of its application to another."""
@@ -301,10 +317,7 @@ class RunTable:
         active = self.active.get(run_id)
         if active is None:
             return self.store.find(run_id)
-        if not self.store.full:  # the end shows here when it shows in lists, too
-            return active.number, dict(active.facts)
-        begun = {"begun": None} if active.end else {}
-        return active.number, begun | active.facts | active.end
+        return active.number, active.shown(full=self.store.full)
 
     def application(self, run_id: str, documents: Documents) -> Application | None:
         """Return the application of a run; None: its document is not kept any more."""

@@ -2,7 +2,8 @@
 
 A write is durable against the end of the process once its group is committed; groups make a
 thousand writes per second cheap. While the disk is full, new runs are refused and other writes wait
-in memory. Ended runs beyond the newest `keep` are deleted.
+in memory: a run whose end waits there runs again if the process is killed. Ended runs beyond the
+newest `keep` are deleted.
 """
 
 # ruff: noqa: S608  # statements are put together from the constants of this file
@@ -14,6 +15,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, NamedTuple
@@ -66,7 +68,7 @@ Done = Callable[[Exception | None], None]
 
 class _Write(NamedTuple):
     sql: str
-    values: Sequence[Any]
+    rows: Sequence[Sequence[Any]]
     run: int
     done: Done | None
 
@@ -97,7 +99,9 @@ class RunStore:
             self.last = self._one("SELECT coalesce(max(number), 0) FROM runs")
         except sqlite3.Error as error:
             self._lock.close()
-            raise InvalidInput(f"{path}: cannot be used ({error}); move it away") from None
+            passing = isinstance(error, PASSING)  # the file is sound, and holds runs that go on
+            remedy = "make room, or give another --folder" if passing else "move it away"
+            raise InvalidInput(f"{path}: cannot be used ({error}); {remedy}") from None
         self._writes: deque[_Write] = deque()
         self._waits = threading.Event()
         """Set while writes wait: a writer is woken once per group, not once per write."""
@@ -116,7 +120,8 @@ class RunStore:
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if version not in (0, _VERSION):
             raise sqlite3.DatabaseError(f"it has version {version} of another weft")
-        db.execute(f"PRAGMA user_version={_VERSION}")
+        if version != _VERSION:  # a full disk has no room for it
+            db.execute(f"PRAGMA user_version={_VERSION}")
         return db
 
     def _one(self, sql: str, values: Sequence[Any] = ()) -> int:
@@ -125,17 +130,18 @@ class RunStore:
 
     # -- writing ------------------------------------------------------------
 
-    def add(self, number: int, run: dict[str, Any], body: bytes, done: Done) -> None:
-        """Write a new run."""
-        self._put(_ADD, (number, body, *(run[key] for key in _FACTS)), number, done)
+    def add(self, runs: Sequence[tuple[int, dict[str, Any], bytes]], done: Done) -> None:
+        """Write new runs, by number, facts and document: all or none."""
+        rows = [(number, body, *(facts[key] for key in _FACTS)) for number, facts, body in runs]
+        self._put(_ADD, rows, runs[0][0], done)
 
     def event(self, run: int, seq: int, time: float, kind: str, content: dict[str, Any]) -> None:
         """Write an event; a stored event of the same number stays as it is."""
-        self._put(_EVENT, (run, seq, time, kind, json.dumps(content)), run)
+        self._put(_EVENT, [(run, seq, time, kind, json.dumps(content))], run)
 
     def begin(self, run: int, time: float) -> None:
         """Write that a run has begun."""
-        self._put(_BEGIN, (time, run), run)
+        self._put(_BEGIN, [(time, run)], run)
 
     def end(
         self,
@@ -147,7 +153,7 @@ class RunStore:
         done: Done | None = None,
     ) -> None:
         """Write the end of a run; a small document stays, for its live page."""
-        self._put(_END, (state, time, error, json.dumps(results), KEPT_BYTES, run), run, done)
+        self._put(_END, [(state, time, error, json.dumps(results), KEPT_BYTES, run)], run, done)
 
     def close(self) -> None:
         """Write the waiting entries and close the files; on a full disk they are lost."""
@@ -158,8 +164,10 @@ class RunStore:
         self._reader.close()
         self._lock.close()
 
-    def _put(self, sql: str, values: Sequence[Any], run: int, done: Done | None = None) -> None:
-        self._writes.append(_Write(sql, values, run, done))
+    def _put(
+        self, sql: str, rows: Sequence[Sequence[Any]], run: int, done: Done | None = None
+    ) -> None:
+        self._writes.append(_Write(sql, rows, run, done))
         if not self._waits.is_set():
             self._waits.set()
 
@@ -195,10 +203,12 @@ class RunStore:
     def _postpone(self, writes: Sequence[_Write], error: Exception) -> None:
         """Keep writes in their order; refuse new runs, and at the end of the server all."""
         waiting = [*writes, *(self._writes.popleft() for _ in range(len(self._writes)))]
-        refused = [write for write in waiting if self._closing or write.sql is _ADD]
-        if not self._closing:
-            self._writes.extendleft(write for write in reversed(waiting) if write.sql is not _ADD)
-        self._finish(refused, error)
+        closing = self._closing
+        kept = [] if closing else [write for write in waiting if write.sql is not _ADD]
+        if kept and not self.full:
+            _warn(f"ends of runs wait in memory, because they cannot be written: {error}")
+        self._writes.extendleft(reversed(kept))
+        self._finish([write for write in waiting if closing or write.sql is _ADD], error)
 
     def _commit(self, writes: Sequence[_Write]) -> Exception | None:
         ended = self._ended
@@ -208,7 +218,7 @@ class RunStore:
             self._db.execute("BEGIN")
             rows: dict[str, list[Sequence[Any]]] = {sql: [] for sql in _ORDER}
             for write in writes:
-                rows[write.sql].append(write.values)
+                rows[write.sql] += write.rows
             for sql, values in rows.items():
                 self._db.executemany(sql, values)
             self._ended += len(rows[_END])
@@ -226,7 +236,7 @@ class RunStore:
             if write.done is not None:
                 write.done(error)
             if error is not None and write.sql is not _ADD:
-                warnings.warn(f"an event could not be written: {error}", stacklevel=2)
+                _warn(f"an event could not be written: {error}")
         self.committed({write.run for write in writes})
 
     def _prune(self) -> None:
@@ -286,3 +296,8 @@ class RunStore:
 
 def _facts(row: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(_COLUMNS.split(", "), row, strict=True))
+
+
+def _warn(text: str) -> None:
+    with suppress(UserWarning):  # with -W error it must not end the writing thread
+        warnings.warn(text, stacklevel=3)

@@ -48,12 +48,11 @@ def service_status(runs: RunTable, applications: Mapping[str, ApplicationLimits]
         for name, one in applications.items()
     }
     listed = runs.store.listed(application=None, state=None, limit=SHOWN)
-    known = {run["id"]: runs.active[run["id"]].facts for run in listed if run["id"] in runs.active}
-    return {
-        **status,
-        "applications": rows,
-        "runs": [{**r, **known.get(r["id"], {})} for r in listed],
-    }
+    for run in listed:
+        if (active := runs.active.get(run["id"])) is not None:
+            run.update(active.shown(full=runs.store.full))
+            run.pop("results", None)
+    return {**status, "applications": rows, "runs": listed}
 
 
 def _work_left(session: ServiceSession) -> dict[str, float]:
