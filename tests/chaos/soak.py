@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from heapq import heappush, heappushpop, nlargest
 from itertools import permutations
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -274,11 +274,17 @@ class _Load:
 
         for _ in range(OUTSTANDING):
             begin()
-        while not self.over.is_set():
-            self._collect(*ended.get())
-            begin()
-        for _ in range(OUTSTANDING):
-            self._collect(*ended.get())
+        outstanding = OUTSTANDING
+        while outstanding:
+            try:
+                self._collect(*ended.get(timeout=LIMIT))
+            except Empty:
+                self.soak.wrong.append(f"soak: no submission of '{name}' ended within {LIMIT} s")
+                return
+            if self.over.is_set():
+                outstanding -= 1
+            else:
+                begin()
 
     def hurry(self) -> None:
         """Submit something urgent now and then, and count what it had to wait for."""
