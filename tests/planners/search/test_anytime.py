@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from threading import Event
 
 import numpy as np
 import pytest
@@ -13,16 +14,19 @@ from hypothesis import given, settings
 from tests.support.instances import drawn_problem
 from tests.support.slow_twins.brute_force import shortest
 from tests.support.strategies import problems
+from tests.support.waiting import WAIT_LIMIT
 from weft.errors import InvalidInput, UnknownName, Unsupported, WeftError
 from weft.formats import load
 from weft.model import Cluster, Problem, Workflow
 from weft.model.check import check
 from weft.planners import PLANNERS, plan
+from weft.planners.bounds import chain_tails
 from weft.planners.objective import Objective, union
+from weft.planners.search import team
 from weft.planners.search.anytime import Anytime
 from weft.planners.search.clock import Clock
 from weft.planners.search.enumeration import best_assignment
-from weft.planners.search.warm_start import FRONTS, LISTS, REST
+from weft.planners.search.warm_start import FRONTS, LISTS, REST, start_at
 
 SEARCHES = {"anytime", "genetic", "genetic-waiting", "exact"}
 LEARNED = ("deepsched",)
@@ -382,3 +386,31 @@ def test_every_assignment_of_a_small_problem_is_tried():
     assert made.makespan == 45.0
     assert check(problem, made) == []
     assert best_assignment(drawn_problem(17), Objective.of("makespan"), Clock(None)) is None
+
+
+def test_an_interrupt_ends_all_threads_at_their_next_step(monkeypatch):
+    stopped, steps = Event(), []
+
+    class Noted(Event):
+        def set(self):
+            super().set()
+            stopped.set()
+
+    def anneal(worker, count, share, target):
+        if worker is not found.workers[0]:
+            steps.append(share)
+            stopped.wait(WAIT_LIMIT)
+
+    def interrupted(share, value):
+        raise KeyboardInterrupt
+
+    problem = drawn_problem(20)
+    heft = plan(problem, "heft")
+    start = start_at(problem, heft.schedule, heft.makespan, 0.0)
+    objective = Objective.of("makespan")
+    found = team.Team.of(problem, objective, start, chain_tails(problem), chains=3, seed=0)
+    monkeypatch.setattr(team, "Event", Noted)
+    monkeypatch.setattr(team.Worker, "anneal", anneal)
+    with pytest.raises(KeyboardInterrupt):
+        found.search(Clock(None), 10_000, 0.0, interrupted)
+    assert len(steps) <= 2

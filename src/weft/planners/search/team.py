@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Event
 
 import numpy as np
 
@@ -290,17 +291,27 @@ class Team:
         """Do one run of all workers.
 
         From the second run on, every other worker starts at the best state of all, the others at
-        their own best.
+        their own best. An interrupt ends all workers at their next step.
         """
         leader = self.leader
         for i, worker in enumerate(self.workers):
             source = leader if (run + i) % 2 == 0 else worker
             if run > 0:
                 worker.begin(source.chain.best_order, source.chain.best_choice)
-        futures = [pool.submit(work, w, progress=lambda _: None) for w in self.workers[1:]]
-        work(self.workers[0], progress=lambda part: progress(part, self.leader.best))
-        for future in futures:
-            future.result()
+        stopped = Event()
+
+        def check(_: float) -> None:
+            if stopped.is_set():
+                raise CancelledError
+
+        futures = [pool.submit(work, worker, progress=check) for worker in self.workers[1:]]
+        try:
+            work(self.workers[0], progress=lambda part: progress(part, self.leader.best))
+            for future in futures:
+                future.result()
+        except BaseException:
+            stopped.set()
+            raise
 
 
 def _transfer_factor(problem: Problem) -> float:
