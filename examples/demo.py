@@ -11,7 +11,7 @@ HERE = Path(__file__).parents[1]
 
 CLUSTER = "4xV100+2xA100+4xT4"
 PLANNERS = ["heft", "cpop", "peft", "lookahead", "heft-deft", "min-min", "round-robin"]
-POLICIES = ["fifo", "rank-eft", "heft-replanned"]
+POLICIES = ["fifo", "rank-eft", "heft-replanned", "replan-switch"]
 
 
 def main() -> None:
