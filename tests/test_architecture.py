@@ -64,6 +64,9 @@ DOORS = {
 }
 """Third party -> the files that may import it."""
 
+OTHER_TESTS = {"chaos", "docs", "fuzz", "lab", "support"}
+"""Folders of tests that mirror no package: they test weft as a whole, or serve other tests."""
+
 VAGUE = {"utils", "util", "common", "base", "manager", "helpers", "misc"}
 
 
@@ -167,6 +170,12 @@ def test_no_folder_has_more_than_sixteen_files():
     for path in FILES:
         count[path.parent.relative_to(SOURCE).as_posix()] += 1
     assert {folder: n for folder, n in count.items() if n > 16} == {}
+
+
+def test_every_folder_of_tests_mirrors_a_package():
+    folders = dict.fromkeys(file.parent.relative_to(TESTS) for file in sorted(TESTS.rglob("*.py")))
+    mirrors = [folder for folder in folders if folder.parts and folder.parts[0] not in OTHER_TESTS]
+    assert [str(folder) for folder in mirrors if not (SOURCE / folder).is_dir()] == []
 
 
 @pytest.mark.parametrize("path", [f for f in FILES if f.name == "__init__.py"], ids=_name)

@@ -11,9 +11,9 @@ import os
 
 import pytest
 
-from tests.report.pages import LIVE, STATIC, every_page
 from tests.support.web.browser import CHROMIUM, barriers, chromium, faults, listened, settle
 from tests.support.web.firefox import FIREFOX, Firefox
+from tests.support.web.pages import LIVE, STATIC, every_page
 
 FULL = os.environ.get("WEFT_MATRIX") == "full"
 FORMS = [(1400, False), (390, True), *([(1400, True), (390, False)] if FULL else [])]

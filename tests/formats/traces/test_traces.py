@@ -13,7 +13,7 @@ from weft.errors import InvalidInput
 from weft.formats.traces.recording import MeasuredExecution, Recording, UnknownDependencies
 from weft.model import Problem, Schedule
 
-SAMPLES = Path(__file__).parent / "samples"
+SAMPLES = Path(__file__).parents[1] / "samples"
 
 
 def executions(name):

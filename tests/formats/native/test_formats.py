@@ -21,7 +21,7 @@ from weft.errors import InvalidInput, UnknownName, WeftError
 from weft.formats.native.cluster_toml import read_cluster_toml
 from weft.model import Choices, Cluster, Device, Links, Problem, Schedule, Trace, Workflow
 
-SAMPLES = Path(__file__).with_name("samples")
+SAMPLES = Path(__file__).parents[1] / "samples"
 
 ways = pytest.mark.parametrize("suffix", [".json", ".npz", ".json.gz"])
 

@@ -15,7 +15,7 @@ from weft import formats
 from weft.errors import InvalidInput, UnknownName
 from weft.model import Cluster, Problem, Workflow
 
-SAMPLES = Path(__file__).parent / "samples"
+SAMPLES = Path(__file__).parents[1] / "samples"
 SHIPPED = SAMPLES / "wfformat-1.6.json"
 
 

@@ -9,10 +9,10 @@ import urllib.request
 
 import pytest
 
-from tests.report.pages import live_cascade
 from tests.support.report_examples import scripted
 from tests.support.waiting import WAIT_LIMIT
 from tests.support.web.browser import chromium, patient_context
+from tests.support.web.pages import live_cascade
 from tests.support.web.server import TOKEN, server_process, serving
 from weft.model import Problem, Workload
 from weft.report.gantt.chart import Chart
