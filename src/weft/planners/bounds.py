@@ -3,9 +3,9 @@
 Four relaxations:
 
 * *paths*: the earliest start of each task on each device, if every parent may run where it suits
-  this one child best. A parent runs either on the child's device, one after the other with the
-  other local parents, or elsewhere with a transfer (the critical sets of Colin and Chretienne 1991,
-  for devices that differ). The same from the end gives tails.
+  this one child best. A parent runs on the child's device, one after the other with the other
+  parents there, or on another device with a transfer (the critical sets of Colin and Chretienne
+  1991, for devices that differ). The same computation from the end gives tails.
 * *area*: all work on all devices, tasks divisible: the linear program of unrelated machines
   (Lenstra, Shmoys and Tardos 1990), by its dual.
 * *capacities*: what tasks take of the capacities of nodes, in `capacity_bounds.py`.
@@ -62,9 +62,9 @@ def lower_bound(problem: Problem, *, copies: bool = False) -> float:
 
 
 def rounding_slack(problem: Problem) -> float:
-    """Return the factor for bounds whose sums are not in the order of a schedule's.
+    """Return the factor for bounds that add in another order than a schedule does.
 
-    Such sums differ by rounding; the factor subtracts more than that.
+    Such sums differ by rounding; the factor lowers the bound by more than that.
     """
     return 1.0 - 4.0 * float(np.finfo(float).eps) * (problem.n + 2)
 
@@ -234,7 +234,7 @@ def _earliest_join(
 ) -> float:
     """Return the earliest arrival of the data of all parents on a device.
 
-    Parents whose data would arrive later run on this device, one after the other.
+    Parents whose data would arrive later run on this device instead, one after the other.
     """
     best, serial = np.inf, 0.0
     for step in range(min(count, LOCAL_PARENTS) + 1):

@@ -1,11 +1,11 @@
 """Lower bounds on the makespan from the capacities that tasks of a node share.
 
-Per capacity, a task takes a *share* of all nodes while it runs; at any time the shares of what runs
-add up to 1 at most. So a set of tasks needs its least total of share x seconds, between the least
-head and the least tail of the set (area and energetic reasoning: Baptiste, Le Pape and Nuijten
-2001, chapter 3). Shares are the need over what the node has, or a dual feasible function of it
-(Fekete and Schepers 2001, section 3): two tasks of more than half a node never run beside each
-other, so each counts as a whole node.
+Per capacity, a task takes a *share* of all nodes while it runs; the shares of the tasks that run at
+the same time add up to at most 1. So between the least head and the least tail of a set of tasks
+there is at least the total of their share x seconds (area and energetic reasoning: Baptiste, Le
+Pape and Nuijten 2001, chapter 3). Shares are the need over what the node has, or a dual feasible
+function of it (Fekete and Schepers 2001, section 3): two tasks of more than half a node never run
+beside each other, so each counts as a whole node.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ of task t on device d in any schedule and tail[t, d] the shortest time from its 
    fewer pairs remain: repeat from 2 until nothing changes. A task without a device contradicts the
    assumption, so every schedule is longer than T.
 
-Every step only removes what no such schedule has, so a contradiction is a proof. The bound is the
-largest refuted T of a search by doubling and bisection. Tails do not hold for schedules with
+Every step only removes devices that no such schedule uses, so a contradiction is a proof. The bound
+is the largest refuted T of a search by doubling and bisection. Tails do not hold for schedules with
 copies, where a child may read another copy; the bound is not used for them.
 """
 

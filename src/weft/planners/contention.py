@@ -13,8 +13,7 @@ from weft.model.columns import FloatArray
 def independent(problem: Problem, sharers: float | FloatArray = 1.0) -> Problem:
     """Return the problem on independent links.
 
-    Each has a part of the rate of its route. `sharers` is one number, or (nodes, nodes): by how
-    much links are slower.
+    Each link has the rate of its route over `sharers`: one number, or (nodes, nodes).
     """
     c = problem.cluster
     apart = c.node[:, None] != c.node[None, :]
@@ -26,8 +25,8 @@ def independent(problem: Problem, sharers: float | FloatArray = 1.0) -> Problem:
 def slowness_seen(problem: Problem, moved: Transfers) -> FloatArray:
     """Return the slowdown (nodes, nodes) of transfers between nodes.
 
-    It is their seconds over those on independent links. Between nodes where nothing moved it is the
-    mean.
+    It is the seconds of the transfers over those on independent links. Two nodes without transfers
+    get the mean.
     """
     c = problem.cluster
     nodes = len(c.node_names)

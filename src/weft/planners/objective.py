@@ -42,7 +42,7 @@ class Goal(NamedTuple):
     waiting: float  # weight of the sum over tasks of their start
     deadline: FloatArray  # (jobs,)
     tardiness: FloatArray  # (jobs,) per second after the deadline
-    late: FloatArray  # (jobs,) for an end after the deadline
+    late: FloatArray  # (jobs,) added if the job ends after its deadline
 
 
 @njit
@@ -68,7 +68,7 @@ def score(
 
 
 GUIDE = 0.1
-"""What a late job adds to the goal of a search, in late jobs, per largest deadline it is late."""
+"""What a job that is late by the largest deadline adds to the goal of a search, in late jobs."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Objective:
     completion : per second of the mean end of jobs; `jobs` labels the tasks (see `union`)
     waiting : per second of the mean start of tasks
     tardiness : per second of the mean time of jobs after their deadlines
-    late : of the share of jobs that end after their deadlines
+    late : per share of jobs that end after their deadlines
     deadlines : of the jobs, in the order of their labels, in seconds; inf: none
     priorities : of the jobs; a job of priority k counts 1 + k times in `tardiness` and `late`
 
@@ -178,8 +178,8 @@ class Objective:
     def goal(self, problem: Problem) -> Goal:
         """Return the weights for compiled code; each thread needs its own.
 
-        A search finds no way between schedules with as many late jobs. So in its goal a late job
-        counts a little more, the later it is (`GUIDE`).
+        A search needs differences between schedules with the same number of late jobs. So in its
+        goal a late job counts a little more, the later it is (`GUIDE`).
         """
         return self._goal(problem, guided=True)
 

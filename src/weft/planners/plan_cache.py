@@ -39,9 +39,9 @@ class PlanCache:
     """Plans by content, the least recently used dropped first.
 
     A problem with the same content, planned with the same planner, options, time limit and seed,
-    gets the stored schedule. A problem of the same shape (the same edges, as many devices with the
-    same links) starts its search at the last plan of that shape, if the planner has the option
-    `start`.
+    gets the stored schedule. A problem of the same shape (the same edges, and the same number of
+    devices with the same links) starts its search at the last plan of that shape, if the planner
+    has the option `start`.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class PlanCache:
             raise InvalidInput(f"plans is {plans} and size {size}; both must be above zero")
         self.plans, self.size = plans, size
         self.hits = self.starts = self.misses = 0
-        """Stored plans that were returned, that started a search, and plans made from scratch."""
+        """Numbers of stored plans returned, of searches from a stored plan, and of new plans."""
         self._stored: OrderedDict[str, CachedPlan] = OrderedDict()
         self._latest: dict[str, str] = {}  # shape -> key of its last plan
         self._used = 0
@@ -150,7 +150,7 @@ def _digest(value: object) -> str:
 
 
 def _feed(state: Any, value: object) -> None:
-    """Add a value to a hash: type and length first, so that no two values look alike."""
+    """Add a value to a hash: type and length first, so that different values differ in the hash."""
     if isinstance(value, np.ndarray):
         state.update(f"array {value.dtype.str} {value.shape} ".encode())
         state.update(np.ascontiguousarray(value).tobytes())

@@ -117,7 +117,7 @@ class Plan(Displayed):
     history: tuple[tuple[float, float], ...] = field(default=(), repr=False)
     """Improvements of a search: seconds since its start, and the makespan."""
     variants: Mapping[str, Variant] = field(default_factory=dict, repr=False)
-    """Task -> the chosen variant, if the workflow had some; `problem` is the one with these."""
+    """Task -> the chosen variant, if the workflow had variants; `problem` has the chosen ones."""
 
     @cached_property
     def bound(self) -> float:
@@ -241,7 +241,7 @@ def solve(
     if searches and objective.plain:
         left = None if seconds is None else seconds - (planning_clock() - begin)
         schedule = _moved(problem, schedule, left, seed)
-    return Solution(schedule, bounds[0])  # that of free set-ups and links holds
+    return Solution(schedule, bounds[0])  # the bound for free set-ups and links holds for all
 
 
 def _value(problem: Problem, objective: Objective, schedule: Schedule) -> float:
@@ -249,9 +249,9 @@ def _value(problem: Problem, objective: Objective, schedule: Schedule) -> float:
 
 
 def _moved(problem: Problem, schedule: Schedule, seconds: float | None, seed: int) -> Schedule:
-    """Move tasks of a plan.
+    """Improve a plan by moving tasks.
 
-    A plan of HEFT that counts set-ups replaces it first, if that is better.
+    If HEFT's plan that counts set-ups is better, the moves start from that.
     """
     from weft.planners.replays import moved_tasks
 
@@ -280,9 +280,9 @@ def _solve_alone(planner: Planner, problem: Problem, seconds: float | None, seed
 
 
 def objective_of(planner: Planner, problem: Problem | None = None) -> Objective:
-    """Return the objective of a planner; the makespan, if it has no other.
+    """Return the objective of a planner; the makespan if it has no other one.
 
-    With a problem, prices and jobs that do not fit it are refused, even if they do not count.
+    With a problem, prices and jobs that do not fit it are refused, even if their weight is 0.
     """
     names = ("price", "jobs", "deadlines", "priorities")
     options = {name: getattr(planner, name) for name in names if hasattr(planner, name)}
@@ -313,10 +313,10 @@ def timed_plan(
     budget: float | None = None,
     **options: object,
 ) -> Plan:
-    """Plan so that `plan.seconds` holds nothing that only a first call does.
+    """Plan a problem; leave the overhead of a first call out of `plan.seconds`.
 
-    The first call in a process imports modules and touches memory. A quick planner is called twice
-    and the second call is timed; one that searches plans a small problem first.
+    The first call in a process imports modules and touches memory. So a quick planner is called
+    twice, and the second call is timed; a planner that searches plans a small problem first.
     """
     if isinstance(planner, str | PathLike):
         chosen = load_planner(planner, **options)

@@ -4,9 +4,9 @@ Tasks keep their order and, as far as they can, their devices; one pass in the o
 gives them new times (right-shift rescheduling; Vieira, Herrmann and Lin 2003). Among many devices
 whose paces are close, each takes the queue of the next faster one from the lost device on, so that
 tasks stay beside those whose results they read. Other tasks of a lost device, and tasks that would
-make the plan longer than it is bound to be by then, go to the device where they are least late, at
-the end of its queue. A pass reads every edge once, so it takes a small fraction of planning again;
-where that is quick too, HEFT plans again, and the shorter plan is the answer.
+make the plan longer than the tasks before them already do, go to the end of the queue of the device
+where they are least late. A pass reads every edge once, so it takes a small fraction of the time of
+planning. On small problems HEFT plans again as well, and the shorter plan is the answer.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PlanTables(NamedTuple):
     row: ShortArray  # (n,)
     device: ShortArray  # (n,)
     latest: FloatArray  # (n,) start after which the plan becomes longer
-    due: FloatArray  # (n,) the finish that belongs to it
+    due: FloatArray  # (n,) finish after which the plan becomes longer
     behind: ShortArray  # (n,) the next task on the same device; n: none
     pred_ptr: IntArray  # (n + 1,)
     pred: ShortArray  # (m,)
@@ -182,10 +182,11 @@ def _lost(problem: Problem, names: Sequence[str]) -> BoolArray:
 
 
 def _heirs(problem: Problem, tables: PlanTables, gone: BoolArray) -> ShortArray:
-    """Return the device that takes the queue of each device: (p,).
+    """Return the device (p,) that takes the queue of each device.
 
-    If that is a lost device, each task of the queue goes where it is least late. The remaining
-    devices, by pace, take the first queues by pace, if that costs little.
+    A lost device in the result means that each task of the queue goes where it is least late. If
+    that costs little, the remaining devices take the queues of the fastest devices, in the order of
+    their paces.
     """
     same = np.arange(problem.p, dtype=np.int32)
     if not gone.any() or np.isnan(tables.latency):
@@ -227,7 +228,7 @@ def _number(problem: Problem, task: str | int) -> int:
     if isinstance(task, str):
         w = problem.workflow
         if w.names is None and task[:1] == "t" and task[1:].isdecimal():
-            number = int(task[1:])  # an index of all names takes longer than replanning
+            number = int(task[1:])  # making an index of all names takes longer than replanning
         elif task in w.index:
             return w.index[task]
         else:
@@ -303,7 +304,7 @@ def _only_link(latency: FloatArray, per_byte: FloatArray) -> tuple[float, float]
     A table of links takes more memory than a cache has.
     """
     apart = ~np.eye(len(latency), dtype=bool)
-    link = float(latency[0, -1]), float(per_byte[0, -1])  # of one device, its link to itself
+    link = float(latency[0, -1]), float(per_byte[0, -1])  # a single device: its link to itself
     for table, value in zip((latency, per_byte), link, strict=True):
         if (table[~apart] != 0.0).any() or (table[apart] != value).any():
             return np.nan, np.nan
@@ -312,9 +313,9 @@ def _only_link(latency: FloatArray, per_byte: FloatArray) -> tuple[float, float]
 
 @njit
 def _tails(a: ProblemArrays, order: IntArray, device: IntArray) -> FloatArray:
-    """Return the longest time (n,) to the end, over children and device queues.
+    """Return the longest time (n,) from each start to the end, over children and queues.
 
-    It counts from the start of each task.
+    A queue holds the later tasks of the same device.
     """
     tail, behind = np.zeros(len(order)), np.zeros(a.pace.shape[1])
     for i in range(len(order) - 1, -1, -1):
@@ -348,15 +349,15 @@ def _repair(
 ) -> None:
     """Fill in device, start and finish of each task.
 
-    `on` and `end` are device and finish by place. A placement is late by what its finish exceeds
-    the latest finish of the task, or the latest start of the next task on the device. The plan
-    becomes longer by what its latest task is late, so only tasks that are later than all before
-    them, by more than `tolerance` seconds, look for another device.
+    `on` and `end` are device and finish by place. The lateness of a placement is its finish minus
+    the latest finish of the task, or minus the latest start of the next task on the device if that
+    is earlier. The plan becomes longer by the largest lateness. So a task gets another device only
+    if it is later than all tasks before it by more than `tolerance` seconds.
     """
     n, p = len(x.task), a.pace.shape[1]
     free, ready, upcoming = np.zeros(p), np.zeros(p), np.empty(p)
     for d in range(p):
-        upcoming[heirs[d]] = x.soonest[d]  # each device has one heir
+        upcoming[heirs[d]] = x.soonest[d]  # no two devices share an heir
     worst = 0.0  # lateness that no device could avoid
     for i in range(n):
         d, units, costs = heirs[x.device[i]], x.work[i], a.pace[x.row[i]]

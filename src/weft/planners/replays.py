@@ -25,7 +25,7 @@ from weft.sim.kernel.tables import CHANGING, make_sim
 from weft.sim.simulate import simulate
 
 ROUNDS = 2
-"""Plans for what a replay shows, after the first plan."""
+"""Plans made for the estimate of a replay, after the first plan."""
 
 PLANNING_SHARE = 0.25
 """Share of the time limit of a search for each of its two plans; the rest is for moving tasks."""
@@ -34,8 +34,8 @@ MOVES, HEAT = 2_000, 0.02
 """Moves of a search without a time limit; the largest relative worsening accepted at first."""
 
 ELSEWHERE, BESIDE, TOGETHER = 0.4, 0.2, 0.2
-"""Shares of moves that change the device only, that put a task behind one of its kind, and that
-move all tasks on its device that follow from it too: a chain stays with its data."""
+"""Shares of moves that only change the device, that put a task behind one of its kind, and that
+also move its descendants on the same device, so that a chain stays with its data."""
 
 
 def replayed(problem: Problem, schedule: Schedule) -> Schedule:
@@ -118,7 +118,7 @@ def best_by_replay(
     found = [_replay(problem, solve(Estimate().apply(problem, setups=False)))]
     for k in range(rounds):
         estimate = Estimate.seen(problem, *found[-1])
-        if k == 0 and problem.cluster.has_setup:  # a plan for free set-ups has too many
+        if k == 0 and problem.cluster.has_setup:  # a plan for free set-ups loads kinds too often
             estimate = replace(estimate, shares=likely_shares(problem))
         found.append(_replay(problem, solve(estimate.apply(problem, setups=setups))))
     return min((schedule for schedule, _ in found), key=value)
@@ -166,8 +166,8 @@ def moved_tasks(
 
     Parameters
     ----------
-    moving : what a second of transfers costs, in seconds of the makespan: hosts that send and
-        receive compute more slowly, which replay does not show
+    moving : cost of a second of transfers in seconds of the makespan: hosts that send and receive
+        compute more slowly, which replay does not show
     """
     if problem.n < 2 or first.copies:
         return first
@@ -226,7 +226,7 @@ def _move(
 
 
 def _followers(problem: Problem, device: IntArray, task: int) -> IntArray:
-    """Return a task and those reached from it without leaving its device."""
+    """Return a task and its descendants by edges within its device."""
     w, found, front = problem.workflow, {task: None}, [task]
     while front:
         here = front.pop()

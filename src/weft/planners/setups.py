@@ -44,16 +44,16 @@ def shares_seen(problem: Problem, schedule: Schedule) -> FloatArray:
 
 
 def with_mean_setups(problem: Problem, shares: FloatArray) -> Problem:
-    """Return the problem without set-ups, with tasks longer by a share of theirs.
+    """Return the problem without set-ups; tasks take a share of their set-up longer.
 
-    Problems with too many tasks x devices are only freed of set-ups.
+    In problems with too many tasks x devices, tasks keep their durations.
     """
     cluster = without_setups(problem.cluster)
     if not problem.cluster.has_setup or problem.n * problem.p > CELL_LIMIT:
         return replace(problem, cluster=cluster)
     w = problem.workflow
     seconds = problem.durations() + (shares[:, None] * _full_setups(problem))[w.kind]
-    # The share of a kind without set-ups may be what rounding left of its times, which are tiny.
+    # The share of a kind without set-ups may be a rounding error of its tiny times.
     seconds[seconds < SHORTEST] = 0.0
     return Problem(
         w,

@@ -5,9 +5,9 @@ public code to compare with. Its four steps:
 
 1. *Parameters.* The earliest completion of each task on each device, if the data of every parent
    come from the same device or, after a mean transfer, from the parent's best device. The *critical
-   parent* of a task is the parent whose data would arrive last if sent.
+   parent* of a task is the parent whose data would arrive last if it were sent.
 2. *Clusters.* From the exits upwards, a task outside all clusters opens one. The cluster takes the
-   critical parent, then that one's critical parent, and so on up to an entry or a clustered task.
+   critical parent, then the critical parent of that, up to an entry or a clustered task.
 3. *Merging.* In order of upward rank, a cluster goes to the device that would finish it first,
    given the tasks placed there, the work reserved for other clusters, and a copy of the parent that
    delays it. Tasks that this device cannot run go to their earliest finish.

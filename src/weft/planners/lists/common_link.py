@@ -1,11 +1,11 @@
 """Placement by earliest finish on many devices with links mostly alike, compiled.
 
 `insert_in_common` makes the same plan as `insert_in_order`, bit for bit, in less time. Data that
-leave a device arrive at the same time on all devices that the common link connects to it, so
-arrivals are computed once and then for the few other devices. Idle gaps are searched only on
-devices whose last gap ends late enough, whose next gap begins early enough, and that have a gap
-that is long enough. Devices are compared in blocks, whose bounds leave most of them out: large
-problems have devices of about the same pace in a block.
+leave a device arrive at the same time on all devices that the common link connects to it. So one
+arrival is computed for these, and one for each of the few other devices. Idle gaps are searched
+only on devices whose last gap ends late enough, whose next gap begins early enough, and whose
+longest gap is long enough. Devices are compared in blocks, and the bound of a block leaves out most
+blocks: in large problems, the devices of a block have about the same pace.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from weft.sim.kernel.gaps import Timeline, earliest_start, new_timeline
 from weft.sim.kernel.jit import njit, njit_inline
 
 MANY = 128
-"""Fewest devices for which the common link is worth a look."""
+"""Fewest devices for which the common link is looked for."""
 
 OTHERS = 0.25
 """Largest share of links that may differ from the common one."""
@@ -52,7 +52,7 @@ class CommonLink(NamedTuple):
     per_byte: float
     first: IntArray  # (p + 1,) where the devices of each sender begin in `other`
     other: IntArray  # the sender itself is one of them
-    alone: bool  # whether it is the only one everywhere: no other link differs
+    alone: bool  # whether all links are the common link
 
 
 def common_link(latency: FloatArray, per_byte: FloatArray) -> CommonLink | None:
@@ -217,9 +217,9 @@ def _update(timeline: Timeline, x: Ends, device: int) -> None:
 
 @njit_inline
 def _update_block(x: Ends, block: int) -> None:
-    """Set the bounds of a block.
+    """Set the bounds of a block: the least `free` and the most `gap` of its devices.
 
-    Until the next call, devices hidden from a choice do not loosen them.
+    Bounds set while devices are hidden from a choice leave these devices out.
     """
     free, gap = np.inf, -1.0
     for d in range(block * BLOCK, min((block + 1) * BLOCK, len(x.free))):
@@ -242,7 +242,7 @@ def _arrival(a: ProblemArrays, task: int, device: int, rows: Rows, link: CommonL
         if source < 0:
             continue
         latency, per_byte = link.latency, link.per_byte
-        if not link.alone:  # else the links, which take more memory than a cache has, are known
+        if not link.alone:  # if it is alone, the table of links, larger than a cache, is not read
             latency, per_byte = a.latency[source, device], a.per_byte[source, device]
         elif source == device:
             latency, per_byte = 0.0, 0.0
@@ -356,11 +356,11 @@ def _long_enough(longest: FloatArray, first: int, last: int, seconds: float, i: 
 def _behind_tasks(
     work: float, pace: FloatArray, least: FloatArray, ready: float, x: Ends
 ) -> tuple[int, float]:
-    """Return the device, and the finish, of the earliest finish behind all tasks.
+    """Return the device with the earliest finish at the end of its queue, and the finish.
 
-    Times are not negative, so their bits compare as they do. Integers need no care for NaN, so the
-    least of a block is found by vector instructions. A block whose bound is above the best finish
-    is left out; all finishes are at least their bound, as rounding is monotonic.
+    Times are not negative, so they can be compared as integers of the same bits; and as integers
+    are never NaN, vector instructions find the least of a block. A block whose bound is above the
+    best finish is left out; rounding is monotonic, so no finish is below its bound.
     """
     bits, low = x.finish.view(np.int64), x.low.view(np.float64)
     device, best = 0, np.inf

@@ -38,7 +38,8 @@ class CopyInputs(NamedTuple):
 
     Each parent sends from the run that serves the device first.
 
-    `ready`: arrival of all inputs; `last`: the parent of the last; `others`: arrival of the others.
+    `ready`: arrival of all inputs; `last`: the parent of the last input to arrive; `others`:
+    arrival of all other inputs.
     """
 
     ready: FloatArray

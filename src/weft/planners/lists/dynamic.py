@@ -37,7 +37,7 @@ RULES = {
     "dls": (DLS, "DLS: the task and device with the highest dynamic level first."),
     "etf": (ETF, "ETF: the task with the earliest start first, then the higher static level."),
 }
-"""Name of a planner -> its rule and its description."""
+"""Name of a planner -> its rule and description."""
 
 STEP = 50_000
 """Comparisons after which a planner can stop: about a millisecond."""
@@ -50,7 +50,7 @@ class Proposals(NamedTuple):
     second: IntArray  # (n,) second-best device, or -1
     start: FloatArray
     finish: FloatArray
-    key: FloatArray  # (n,) the task with the smallest goes next
+    key: FloatArray  # (n,) the task with the smallest key goes next
 
 
 @dataclass(frozen=True)

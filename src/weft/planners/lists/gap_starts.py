@@ -1,10 +1,10 @@
 """Limits on the start and the length of idle gaps, by device and time, compiled.
 
-A search for a gap on a device takes a dozen steps through memory that is not in the cache, and most
-searches on busy devices end with "later than the best device so far" or with gaps that are all too
-short. `GapStarts` says so in a few steps for most of them: it holds, for intervals of time, where
-the first gap begins that ends in the interval or later, and how long the longest gap of the
-interval is. Devices are in blocks, so that what one choice reads is close in memory.
+A search for a gap on a device takes a dozen steps through memory that is not in the cache. On busy
+devices most searches find no gap: all are too short, or begin later than the best device so far.
+`GapStarts` rules most of these searches out in a few steps. For each interval of time it holds the
+begin of the first gap that ends in the interval or later, and the length of the longest gap in the
+interval. Devices are in blocks, so that the numbers that one choice reads are close in memory.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ BLOCK = 32
 """Devices that are compared at once."""
 
 CELLS = 2**25
-"""Most intervals x devices; memory is taken as time goes on."""
+"""Most intervals x devices; the system gives memory only to intervals that are in use."""
 
 FEWEST = 1024
-"""Intervals that are there in any case."""
+"""Fewest intervals, whatever the number of devices."""
 
 
 class GapStarts(NamedTuple):
-    """For each interval of time and device, limits on the gaps there.
+    """Limits on the begin and the length of the gaps, by device and interval of time.
 
-    `begin` holds up to the interval in which the last gap before the end of the queue ends; what is
-    behind it is not read.
+    `begin` is set up to the interval in which the last gap before the end of the queue ends; later
+    entries are not read.
     """
 
     begin: FloatArray  # (blocks, intervals, BLOCK) begin of the first gap that ends there or later
-    longest: FloatArray  # (blocks, intervals, BLOCK) at least the length of each gap there; or 0
+    longest: FloatArray  # (blocks, intervals, BLOCK) no gap there is longer; 0: there is none
     width: FloatArray  # (1,) seconds of an interval
 
 
@@ -67,7 +67,7 @@ def interval_of(table: GapStarts, time: float) -> int:
 def widen(table: GapStarts, time: float) -> None:
     """Double the width of intervals until a time is in one of them.
 
-    The first gap that ends in a pair of intervals or later is that of the first of the two.
+    Two intervals become one, which takes `begin` from the first of the two.
     """
     intervals, step = table.begin.shape[1], 1
     while time / table.width[0] >= intervals:
@@ -89,7 +89,7 @@ def widen(table: GapStarts, time: float) -> None:
 def occupy_in_table(
     timeline: Timeline, table: GapStarts, device: int, start: float, finish: float
 ) -> None:
-    """Take [start, finish] out of the gap that contains it, and keep the table right."""
+    """Take [start, finish] out of the gap that contains it, and update the table."""
     first = timeline.first[device]
     last = first + timeline.gaps[device] - 1
     at = gap_of(timeline, device, start)
@@ -105,13 +105,13 @@ def occupy_in_table(
 
 @njit_inline
 def _length(begin: float, end: float) -> float:
-    """Return at least the duration of any task between two times."""
+    """Return an upper limit of the duration of a task that fits between two times."""
     return (end - begin) + ROUNDING * end
 
 
 @njit
 def _add_gap(timeline: Timeline, table: GapStarts, device: int, at: int, end: float) -> None:
-    """Add what is left of the end of a queue in front of a task that starts at `end`."""
+    """Add the gap between the end of a queue and a new task that starts at `end`."""
     block, i, begin = device // BLOCK, device % BLOCK, timeline.begin[at]
     low = interval_of(table, timeline.end[at - 1]) + 1 if at > timeline.first[device] else 0
     high, length = interval_of(table, end), _length(begin, end)
@@ -125,7 +125,7 @@ def _add_gap(timeline: Timeline, table: GapStarts, device: int, at: int, end: fl
 def _shorten_gap(
     timeline: Timeline, table: GapStarts, device: int, at: int, start: float, finish: float
 ) -> None:
-    """Replace a gap by what is left of it before `start` and after `finish`."""
+    """Replace a gap by its parts before `start` and after `finish`."""
     block, i, first = device // BLOCK, device % BLOCK, timeline.first[device]
     gap_begin, gap_end = timeline.begin[at], timeline.end[at]
     left, right = start > gap_begin, gap_end > finish
@@ -151,7 +151,7 @@ def _shorten_gap(
 
 @njit_inline
 def _add_neighbours(timeline: Timeline, table: GapStarts, device: int, at: int) -> None:
-    """Count gaps that share the first or the last interval of a gap."""
+    """Update `longest` by other gaps in the first and the last interval of a gap."""
     block, i, first = device // BLOCK, device % BLOCK, timeline.first[device]
     low, high = interval_of(table, timeline.begin[at]), interval_of(table, timeline.end[at])
     k = at - 1

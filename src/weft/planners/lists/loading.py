@@ -1,8 +1,8 @@
 """Placement by earliest finish on devices that load kinds of tasks, compiled.
 
 A task goes to the end of a device, behind the set-up that the device then needs, or into a gap
-right behind a task of its own kind, where it needs none and changes nothing for those behind it.
-Replay gives the exact times afterwards.
+right behind a task of its own kind. There it needs no set-up, and later tasks keep theirs. Replay
+gives the exact times afterwards.
 """
 
 from __future__ import annotations

@@ -16,8 +16,9 @@ from weft.sim.kernel.jit import njit
 def insert_looking_ahead(a: ProblemArrays, order: IntArray) -> Rows:
     """Place each task, in order, where its children can finish first.
 
-    The cost of a device is the latest, over the children, of the child's earliest finish on any
-    device, then the task's own finish. Parents of the children count only if they are placed.
+    Each child has an earliest finish over all devices; the cost of a device is the latest of these.
+    Among equal costs the task's own finish decides. Parents of the children count only if they are
+    placed.
     """
     n, p = len(a.work), a.pace.shape[1]
     rows, timeline, ready, seconds = empty_plan(a)

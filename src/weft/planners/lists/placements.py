@@ -196,8 +196,8 @@ def critical_path(problem: Problem) -> IntArray:
     """Find the longest path with mean durations and transfers.
 
     Among equals the lowest numbers win. Topcuoglu et al. (2002), section 4.2, follow children whose
-    priority equals the entry's. Going down the upward rank finds the same path, but neither
-    compares sums that differ by rounding nor skips tasks of the path.
+    priority equals the entry's. Following the upward rank finds the same path, but compares no sums
+    that differ by rounding, and skips no task of the path.
     """
     if problem.n == 0:
         return np.zeros(0, np.int64)
@@ -217,7 +217,7 @@ def critical_path(problem: Problem) -> IntArray:
 def pin_to_best(problem: Problem, tasks: IntArray) -> IntArray:
     """Pin tasks to the one device with the least total time for them.
 
-    If no device can run them all, the device that can run most of them gets those.
+    If no device can run them all, the device that can run most of them gets the ones it can run.
     """
     pin = no_pins(problem)
     if len(tasks):

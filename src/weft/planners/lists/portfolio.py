@@ -18,9 +18,9 @@ from weft.planners.planner import PLANNERS, Planner, Solution, refuse_choices, s
 class ListPortfolio:
     """The best plan of HEFT, PEFT, lookahead and a single device.
 
-    None of them is best everywhere: HEFT is short-sighted where results are large, the others where
-    they are small, and behind slow links one device may beat them all. With set-ups and shared
-    links, replay decides.
+    None of them is best everywhere: HEFT is short-sighted if results are large, the others if
+    results are small, and with slow links a single device may beat them all. With set-ups and
+    shared links, replay decides.
     """
 
     name: str = "list-portfolio"

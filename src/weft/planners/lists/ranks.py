@@ -89,7 +89,7 @@ def rank_order(problem: Problem, rank: FloatArray) -> IntArray:
 
 @njit
 def order_of_free(a: ProblemArrays, order: IntArray, place: IntArray) -> IntArray:
-    """Take always the first task of `order`, inverted by `place`, that is free."""
+    """Take the first free task of `order` again and again; `place` is its inverse."""
     n = len(order)
     waiting = a.pred_ptr[1:] - a.pred_ptr[:-1]
     free = [place[t] for t in range(n) if waiting[t] == 0]

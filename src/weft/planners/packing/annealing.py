@@ -4,8 +4,8 @@ The decoder places tasks one by one in the given order, each at the earliest tim
 has a free device and its node has room. It stores the last accepted placement, starts where the
 order changed and stops as soon as the value must exceed the limit.
 
-Some moves follow a critical path: from the last task back to one that starts at time 0, each
-waiting for data or for what another task of its node gives back.
+Some moves follow a critical path: from the last task back to one that starts at time 0. Each task
+on it waits for data, or for capacity that another task of its node frees.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CRITICAL, DIRECT = 0.4, 0.8
 wait; the others are as for any task."""
 
 POOL_MOVES, ANY_SHARE = 0.4, 0.6
-"""Share of the other moves that change pools, and of these the moves to the earliest finish."""
+"""Share of the other moves that change pools; share of these that go to the earliest finish."""
 
 KEEP = -2
 """No new choice."""
@@ -90,7 +90,7 @@ def decode_packed(
 ) -> float:
     """Place the tasks of a chain in pools.
 
-    This is as `weft.planners.search.decoder.decode_from` places tasks on devices.
+    `weft.planners.search.decoder.decode_from` does the same for devices.
     """
     a, pools, goal, tail, order, choice = w.a, w.pools, w.goal, w.tail, c.order, c.choice
     n, count, wide = len(order), len(pools.first), tail.shape[1] > 1
@@ -176,7 +176,7 @@ def _trace_path(w: PackingDecoder, path: Path, random: np.ndarray) -> None:
                             wait = k
         path.task[size], path.wait[size] = t, wait
         size += 1
-        # Tasks of no duration may wait for one another at the same time.
+        # Tasks of no duration may wait for each other at one time: a cycle.
         t = wait if size < len(path.task) else NONE
     path.size[0] = size
 
@@ -201,8 +201,8 @@ def _another_pool(w: PackingDecoder, t: int, random: np.ndarray, old: int) -> in
 def _unblock(w: PackingDecoder, c: Chain, i: int, many: bool) -> tuple[int, int, int]:
     """Return a move that removes the i-th wait of the critical path.
 
-    The move is a task, its new pool and its new place. A pool is KEEP or a place NONE; both are if
-    the wait cannot be removed by one move.
+    The move is a task, its new pool and its new place. The pool may be KEEP, or the place NONE;
+    both are so if no single move removes the wait.
     """
     t, wait = c.path.task[i], c.path.wait[i]
     if wait == NONE:

@@ -1,6 +1,6 @@
 """Equal devices of a node as pools.
 
-How many devices of a pool are free is one more capacity.
+The number of free devices of a pool is one more capacity.
 """
 
 from __future__ import annotations

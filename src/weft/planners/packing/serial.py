@@ -3,8 +3,8 @@
 Any planner's schedule becomes valid by placing its tasks one after another, in the order of their
 starts, at the earliest time at which a device is free and the node has room (the serial schedule
 generation scheme of project scheduling: Kolisch and Hartmann 1999, section 2.1). Equal devices of a
-node are one *pool*: how many of them are free is one more capacity, and which of them runs a task
-is chosen at the end, in order of start.
+node are one *pool*: the number of free ones is one more capacity. Which of them runs a task is
+chosen at the end, in order of start.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def pack(problem: Problem, schedule: Schedule) -> Schedule:
 def _left_shifted(problem: Problem, schedule: Schedule) -> Schedule:
     """Return the schedule with each task as early as its device allows, none later.
 
-    A pool counts a transfer between two tasks even if the same device runs both in the end. In the
-    order of their starts, no task loses room to one placed before it: that one ends no later than
-    it did, and it has begun by then.
+    A pool counts a transfer between two tasks even if the same device runs both in the end. Tasks
+    are placed in the order of their starts: those placed before a task had begun by its old start
+    and now end no later than they did, so the task still has room there.
     """
     each = np.arange(problem.p)
     _, order = devices_and_order(problem, schedule)
@@ -112,8 +112,8 @@ def length_of(rows: Packed) -> float:
 def devices_and_order(problem: Problem, schedule: Schedule) -> tuple[IntArray, IntArray]:
     """Return the device of each task, and the tasks in the order of their starts.
 
-    Without copies, a child may start before its parent: it had the data of a copy. So the order is
-    made topological: a task goes after its parents.
+    A child that read the data of a copy may start before its parent. Copies are left out here, so
+    the order is made topological: a task goes after its parents.
     """
     device, start = np.zeros(problem.n, np.int64), np.zeros(problem.n)
     rows = ~schedule.copy
@@ -136,7 +136,7 @@ def as_schedule(
         free = np.zeros(len(members))
         tasks = np.flatnonzero(chosen == k)
         for t in tasks[np.lexsort((finish[tasks], start[tasks]))].tolist():
-            # The one that was free last leaves the others for longer tasks.
+            # Of the free devices, the one that ended last: earlier ones stay free for longer tasks.
             able = np.flatnonzero(free <= start[t])
             at = int(able[np.argmax(free[able])])
             device[t], free[at] = members[at], finish[t]

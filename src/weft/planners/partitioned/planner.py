@@ -30,7 +30,7 @@ from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import mean_durations, upward_rank
 
 LEAST_PARTS, PART_TASKS = 4, 500_000
-"""Fewest parts by default, and most tasks of a part."""
+"""Fewest parts if `parts` is None, and most tasks of a part."""
 
 ROUNDS = 2
 """Rounds of moves between parts."""
@@ -56,7 +56,7 @@ class Partitioned:
     Parameters
     ----------
     parts : number of parts, at most one per task; None: one per 500,000 tasks, at least four
-    tolerance : how much more work than its share a part may have, beside that of one task
+    tolerance : how far the work of a part may exceed its share (0.1: by 10 %), beside one task
     threads : parts that are planned at once; None: one per core
 
     Examples
@@ -94,7 +94,7 @@ class Partitioned:
 
 
 def partition(problem: Problem, count: int, tolerance: float) -> Parts:
-    """Divide a problem into parts without edges between, or else by upward rank."""
+    """Divide a problem into unconnected parts if possible, else by upward rank."""
     order = rank_order(problem, upward_rank(problem))
     found = _apart(problem, order, count, tolerance)
     if found is None:
@@ -149,7 +149,7 @@ def device_groups(problem: Problem, count: int) -> tuple[list[IntArray], FloatAr
         node = np.arange(problem.p)
     by_node = np.bincount(node, speed)
     group_of, total = np.empty(len(by_node), np.int64), np.zeros(count)
-    for i in np.argsort(-by_node, kind="stable"):  # largest first, to the slowest group
+    for i in np.argsort(-by_node, kind="stable"):  # largest first, each to the slowest group
         group_of[i] = np.argmin(total)
         total[group_of[i]] += by_node[i]
     fastest = np.argsort(-speed, kind="stable")
@@ -262,9 +262,9 @@ def _inside(
 
 
 def only_link(a: ProblemArrays) -> FloatArray:
-    """Return latency and seconds per byte of all links; NaN if they differ.
+    """Return latency and seconds per byte of all links; NaN if links differ.
 
-    They are NaN also if there are few devices.
+    They are NaN for few devices, too.
     """
     link = common_link(a.latency, a.per_byte)
     alike = link is not None and link.alone
@@ -275,8 +275,8 @@ def only_link(a: ProblemArrays) -> FloatArray:
 def append(a: ProblemArrays, order: IntArray, rows: Rows, alike: FloatArray) -> None:
     """Fill in the times of tasks, in order, each behind the last one on its device.
 
-    `alike` has latency and seconds per byte of all links; NaN if they differ: many links take more
-    memory than a cache has.
+    `alike` has latency and seconds per byte of all links, NaN if links differ: a table of links
+    takes more memory than a cache has.
     """
     free, links = np.zeros(a.pace.shape[1]), np.isnan(alike[0])
     for t in order:

@@ -8,10 +8,10 @@ soon as it exceeds the limit.
 
 Some moves follow a critical path of the current schedule: from the last task back to one that
 starts at time 0, each waiting either for a task on its device or for data. They take a task from
-the path and remove its wait: the task goes to the device of the sender or the sender to its device;
-or the task goes before the task it waits for, or that one behind it (critical blocks: Grabowski,
-Nowicki and Zdrzalka 1986). Others put a task and a neighbour in the graph on one device together,
-which single moves rarely achieve if transfers are long.
+the path and remove its wait. For data, the task goes to the device of the sender, or the sender to
+its device; for a device, the task goes before the task it waits for, or that task behind it
+(critical blocks: Grabowski, Nowicki and Zdrzalka 1986). Others put a task and a neighbour in the
+graph on one device together, which single moves rarely achieve if transfers are long.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Chain(NamedTuple):
     """State of one annealing chain, with all its memory."""
 
     order: IntArray  # (n,) tasks
-    place: IntArray  # (n,) of each task in the order
+    place: IntArray  # (n,) the place of each task in the order
     choice: IntArray  # (n,) device, or ANY
     best_order: IntArray
     best_choice: IntArray
@@ -137,7 +137,7 @@ def trace_path(a: ProblemArrays, w: Decoder, path: Path) -> None:
                         break
         path.task[size], path.wait[size] = t, wait
         size += 1
-        # Tasks of no duration may wait for one another at the same time.
+        # Tasks of no duration may wait for each other at one time: a cycle.
         t = wait if size < len(path.task) else NONE
     path.size[0] = size
 
@@ -156,7 +156,7 @@ def choose(a: ProblemArrays, c: Chain, w: Decoder, size: int, new: int) -> tuple
         if new != ANY and a.pace[a.row[t], new] == np.inf:
             continue
         c.choice[t] = new
-        if new != c.old[i] and new != w.device[t]:  # else it runs there already
+        if new != c.old[i] and new != w.device[t]:  # otherwise it runs there already
             first, last = min(first, c.place[t]), max(last, c.place[t])
     return (first, last) if last != NONE else (NONE, NONE)
 

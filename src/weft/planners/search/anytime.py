@@ -55,7 +55,7 @@ DEFAULT_MOVES, DEFAULT_CELLS = 400_000, 150_000_000
 """Most moves, and most moves x tasks x devices, of a run without any limit: about a second."""
 
 CHAINS = 4
-"""Chains of a run without a time limit on any machine, so that the result is the same."""
+"""Chains of a run without a time limit: the same number, and so the same result, on any machine."""
 
 PLAIN_SHARE = 0.25
 """Share of the time after which a search for a schedule with copies starts to make copies."""
@@ -77,11 +77,11 @@ class Anytime:
 
     Parameters
     ----------
-    iterations : moves instead of a time limit: the same result for a seed on any machine; for
-        other objectives than the makespan, as many again after a search for a short schedule
+    iterations : moves instead of a time limit: the same result for a seed on any machine; for other
+        objectives than the makespan, a search for a short schedule with this number comes first
     threads : chains that run at once; None: one per core
-    start : a plan of this problem, or of one of the same structure (as many tasks, the same
-        devices), where the search starts
+    start : the plan from which the search starts: of this problem, or of one with the same number
+        of tasks and the same devices
     duplicate : whether a task may run on several devices to save transfers
     objective : "makespan", another one, or several with weights; see `Objective`, also for `price`,
         `jobs`, `deadlines` and `priorities`
@@ -245,7 +245,7 @@ def search_clock(seconds: float | None, iterations: int | None) -> Clock:
     """Start the clock of a search; `iterations` replace a time limit."""
     if iterations or seconds is None:
         return Clock(None)
-    # The last moves and the return to the caller also take time.
+    # Reserve time for the last moves and the return to the caller.
     return Clock(seconds - min(0.02 * seconds, 0.001 + 0.01 * seconds))
 
 
@@ -273,6 +273,6 @@ def warm_up(names: tuple[str, ...], *, duplicate: bool, contended: bool = False)
     capacity = {"cores": {"a": 1.0, "b": 1.0}} if contended else {}
     links = Links(bandwidth=1.0)
     problem = Problem.bind(workflow, Cluster.of(devices, links, capacity=capacity))
-    rank_order(problem, tasks.astype(float))  # parents after children, as ranks with ties may be
+    rank_order(problem, tasks.astype(float))  # ranks that put children first, as ties may
     planner = Anytime(iterations=8, threads=1, duplicate=duplicate)
     planner._search(problem, MAKESPAN, Clock(None), 0, names)  # noqa: SLF001

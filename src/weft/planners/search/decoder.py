@@ -4,9 +4,9 @@ It places tasks one by one in the given order, each into the earliest gap that f
 Hariri and Wu 2002, section 4.1), on its chosen device or, if none is chosen, on the device with the
 earliest finish; the lowest device number wins among equals.
 
-A search decodes many orders that differ little. So the decoder stores the last accepted placement,
-starts where the order changed, stops as soon as the value must exceed the caller's limit, and stops
-where it meets the stored placement.
+A search decodes many orders that differ little. So the decoder stores the last accepted placement
+and starts where the order changed. It stops as soon as the value must exceed the caller's limit, or
+once the remaining tasks keep their stored placement.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 As in `decoder`, tasks are placed one by one. The cost of a device is the finish of the task there,
 with or without a copy of the parent whose data come last (DEFT, see `duplication`). On the chosen
-device more parents are copied, as long as that lets the task start earlier. Runs that no other run
-reads are dropped at the end.
+device more parents are copied, as long as that lets the task start earlier. Runs whose data no
+other run reads are dropped at the end.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _enter(
 
 @njit
 def _copy_more(a: ProblemArrays, w: CopyDecoder, t: int, d: int, seconds: float) -> float:
-    """Copy parents while the task can start earlier; return when its inputs arrive."""
+    """Copy parents as long as the task starts earlier; return when its inputs arrive."""
     inputs = w.inputs
     for _ in range(MORE_COPIES + 1):
         gather_inputs(a, w.runs, t, inputs, d, d + 1)

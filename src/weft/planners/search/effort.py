@@ -1,7 +1,7 @@
 """Expected times of the parts of a search, from the time that HEFT took.
 
-A search looks at the clock between its parts, so a part that does not fit must not begin. HEFT
-takes about (tasks + edges) x devices steps and a call; the others are counted in the same steps.
+A search looks at the clock between its parts, so a part that takes too long must not begin. HEFT
+takes about (tasks + edges) x devices steps and a call; other parts are counted in the same steps.
 The factors were measured on graphs of 50 to 20,000 tasks on 1 to 188 devices and are rounded up.
 """
 
@@ -45,19 +45,19 @@ def affordable_tails(problem: Problem, clock: Clock, heft: float) -> FloatArray:
 
 
 def can_anneal(problem: Problem, schedule: Schedule, clock: Clock, heft: float) -> bool:
-    """Return whether a move, at most one decoding, is short for the time limit."""
+    """Return whether one move (at most one decoding) takes a small share of the time."""
     walked = walked_tasks(problem.arrays, schedule.device, schedule.start, schedule.finish)
     steps = 2.0 * (problem.n + problem.m + walked) * problem.p
     return fits(clock, step_seconds(problem, heft) * steps, MOVE_SHARE)
 
 
 def step_seconds(problem: Problem, heft: float) -> float:
-    """Return the seconds of a step if HEFT takes so many seconds."""
+    """Return the seconds of a step, from the seconds that HEFT took."""
     return heft / ((problem.n + problem.m) * problem.p + CALL_STEPS)
 
 
 def fits(clock: Clock, seconds: float, share: float) -> bool:
-    """Return whether seconds are within a share of the limit and of the time left."""
+    """Return whether seconds are below a share of the limit and half of the time left."""
     return clock.seconds is None or seconds < min(share * clock.seconds, 0.5 * clock.left())
 
 
@@ -69,9 +69,10 @@ def _tail_steps(problem: Problem) -> float:
 
 @njit
 def walked_tasks(a: ProblemArrays, device: IntArray, start: FloatArray, finish: FloatArray) -> int:
-    """Count the tasks that the decoder passes back from device ends to arrivals.
+    """Count the tasks over which the decoder walks back to find gaps.
 
-    For a decoding of the tasks in order of start on these devices.
+    It places the tasks in order of start on these devices, and walks from the end of the device
+    back to the arrival of the inputs.
     """
     n, p = len(start), a.pace.shape[1]
     order = np.argsort(start)

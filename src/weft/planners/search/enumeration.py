@@ -1,9 +1,9 @@
 """All assignments of devices to the tasks of a small problem, compiled.
 
 For each assignment tasks are decoded in the order of their longest remaining path, with the
-durations and transfers of that assignment. This gives no proof, since other orders may be shorter;
-but it leaves no assignment out, which a search by single moves does where every way to the optimum
-leads through long schedules.
+durations and transfers of that assignment. This proves nothing, since another order may be shorter.
+But unlike a search by single moves, it also finds an optimum that can only be reached through long
+schedules.
 """
 
 from __future__ import annotations

@@ -45,9 +45,9 @@ SHARES = 10**9
 TICK_BITS = 40
 """The warm start's makespan is about 2^TICK_BITS ticks."""
 MOST_TICKS = 1 << (TICK_BITS + 4)
-"""Of one number in the model, so that sums of all of them stay below 2^63."""
+"""Limit of one number in the model, so that sums of all numbers stay below 2^63."""
 LARGEST_EXPONENT = 1000
-"""Of the ticks per second: makespans of zero or next to it, as of tasks without work, have few."""
+"""Limit of the ticks per second: a makespan near zero, as of tasks without work, needs few."""
 
 MODEL_CELLS = 200_000
 """Most edges x devices x devices of a model; above it, the warm start is the result."""
@@ -175,7 +175,7 @@ class ConstraintModel:
     def ticks(self, seconds: float) -> int:
         """Round seconds down to ticks; the product is exact, as a tick is a power of two.
 
-        What is far longer than the makespan is cut: it cannot be chosen either way.
+        Seconds far beyond the makespan are cut off: such a choice is impossible in any case.
         """
         return math.floor(min(seconds * self.scale, MOST_TICKS))
 

@@ -1,9 +1,9 @@
 """Forward and backward passes: list scheduling from both ends of the graph.
 
 A backward pass schedules the reversed graph, latest task of the last schedule first; a forward pass
-takes the tasks in the order of start of that schedule. Each pass removes idle time that the other
-one left (for projects with limited resources: Li and Willis 1992; here on unlike devices with
-transfers). A pass takes about as long as HEFT and uses the same timeline.
+takes the tasks in the order of start of that schedule. Each pass removes idle time that the pass in
+the other direction left (for projects with limited resources: Li and Willis 1992; here on unlike
+devices with transfers). A pass takes about as long as HEFT and uses the same timeline.
 
 On large graphs HEFT runs again by ranks in which transfers weigh more or less than their mean time.
 The upward rank counts every transfer as if it crossed devices. Where devices are idle often, the
@@ -28,7 +28,7 @@ from weft.rng import generator
 from weft.sim.kernel.ranks import upward_rank
 
 ROUNDS_WITHOUT_GAIN = 2
-"""Rounds (a pass in each direction) without progress after which a way of choosing devices ends."""
+"""Rounds (a pass in each direction) without progress after which a way to choose devices ends."""
 
 WEIGHTS = (0.0, 0.3, 0.6, 2.0)
 """Weights of transfers that are tried; HEFT's is 1."""

@@ -3,9 +3,9 @@
 An individual is an order of all tasks that respects the edges, and a device per task. Crossover
 takes the beginning of one parent's order and the rest in the order of the other, which keeps every
 precedence (Wang et al. 1997); the device comes from the same parent as the place. Mutation moves
-tasks between their parents and children and changes devices. The fitness is any `Objective`; the
-genetic algorithm that DeepSched is compared with minimises the mean waiting time from the arrival
-of the workflow to the start of a task: `genetic-waiting`.
+tasks between their parents and children and changes devices. The fitness is any `Objective`.
+`genetic-waiting` minimises the mean time from the arrival of the workflow to the start of a task,
+as the genetic algorithm with which DeepSched is compared.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class GeneticSearch:
     ) -> GeneticSearch:
         """Make the first generation: HEFT's schedule if `seeded`, then random ones.
 
-        There are fewer of them if time is short.
+        If time is short, it has fewer individuals.
         """
         n = problem.n
         first = int(generator(seed, "genetic").integers(1, 2**63))

@@ -28,12 +28,12 @@ from weft.sim.kernel.ranks import mean_durations, mean_transfer, upward_rank
 
 INITIAL_TEMPERATURE, GROWTH, COOLING = 0.0003, 0.42, 40.0
 """A run of m moves per task starts at the temperature INITIAL_TEMPERATURE x m ** GROWTH, relative
-to the value at the start, and ends COOLING times colder: with few moves only a cool search makes
+to the value at the start, and ends COOLING times colder: with few moves only a cold search makes
 progress. Fitted on graphs of 20 to 2,000 tasks from 25 ms to 5 s."""
 
 MAX_TRANSFER_FACTOR = 5.0
-"""Largest factor of the temperature where transfers take longer than tasks: a move of one of the
-tasks that share long transfers then costs more, until the others follow."""
+"""Largest factor of the temperature where transfers take longer than tasks: moving one of several
+tasks with long transfers between them then costs more, until the others move too."""
 
 CYCLE = 25_000
 """Moves per task in one run: more time means more runs, not slower ones."""
@@ -42,8 +42,8 @@ STEPS = 64
 """Temperatures per run."""
 
 SHORT_SHARE, REFINING_FACTOR = 0.7, 0.1
-"""Share of the time for a short schedule, where a search for another objective then starts, and
-the factor of its temperature: it must not lose what it starts from."""
+"""A search for another objective first looks for a short schedule: its share of the time, and the
+factor on the temperature after it, so that the search does not lose the short schedule."""
 
 MAKESPAN = Objective.of("makespan")
 
@@ -102,7 +102,7 @@ class Worker:
         return Schedule.of(device=w.device, start=w.start, finish=w.finish)
 
     def set_temperature(self, moves: float) -> None:
-        """Set the temperature for a run of so many moves."""
+        """Set the temperature for a run with this number of moves."""
         self.initial = self.scale * INITIAL_TEMPERATURE * max(1.0, moves / self.problem.n) ** GROWTH
 
     def run_moves(self, moves: int, target: float, progress: Callable[[float], None]) -> None:
@@ -196,7 +196,7 @@ class Team:
         return cls(list(workers), 0.0005 + 2.0 * took)
 
     def copying(self, problem: Problem, clock: Clock, *, seed: int) -> Team:
-        """Make a team for schedules with copies, of as many workers.
+        """Make a team with the same number of workers for schedules with copies.
 
         It starts at the best state of this team or with no device chosen, whichever is better.
         """

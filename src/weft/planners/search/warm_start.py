@@ -75,9 +75,9 @@ def quick_start(
 ) -> WarmStart:
     """Return the best schedule without copies of quick planners and of passes.
 
-    With a time limit only those run that are expected to end within a share of it. HEFT always
-    runs: its time predicts those of the others. With a schedule `first`, passes from that
-    and from HEFT are enough.
+    With a time limit, only planners run that are expected to end within a share of it. HEFT always
+    runs: its time predicts that of the others. With a schedule `first`, only passes from that and
+    from HEFT's schedule run.
     """
     names = names or quick_names(clock)
     begun = clock.elapsed()
@@ -135,7 +135,7 @@ def _left_out(problem: Problem, name: str, clock: Clock) -> bool:
 
 
 def _expected(problem: Problem, name: str, heft: float) -> float:
-    """Return the expected seconds of a quick planner if HEFT took so many."""
+    """Return the expected seconds of a quick planner, from the seconds of HEFT."""
     if name == "lookahead":
         parents = np.diff(problem.arrays.pred_ptr).astype(float)
         steps = (float((parents**2).sum()) + problem.m * problem.p) * problem.p
@@ -155,7 +155,7 @@ def _solve(problem: Problem, name: str, clock: Clock, until: float, seed: int) -
 def _passes(
     problem: Problem, found: list[Schedule], clock: Clock, seconds: float
 ) -> list[Schedule]:
-    """Improve schedules by passes of so many expected seconds each."""
+    """Improve schedules by passes, each with this number of expected seconds."""
     budget, made = PASS_SHARE * (clock.seconds or 0.0), []
     until = clock.elapsed() + budget
     for schedule in found:

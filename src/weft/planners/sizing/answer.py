@@ -31,11 +31,11 @@ class Sizing:
 
     Attributes
     ----------
-    best : the cheapest one that meets the deadline, or the fastest one within the budget; with
-        neither, the cheapest; None: no plan does
+    best : the cheapest rental that meets the deadline, or the fastest one within the budget; with
+        neither limit, the cheapest; None: no plan meets it
     front : rentals, the fastest first
-    bound : proven: with a deadline, no schedule on any cluster of the catalogue meets it for less
-        money; with a budget only, none within it ends sooner; NaN where not every cluster was
+    bound : proven. With a deadline, no schedule on any cluster of the catalogue meets it for less
+        money; with only a budget, no schedule within it ends sooner. NaN if not every cluster was
         examined
     complete : whether every cluster of the catalogue was planned, or excluded by a bound
     clusters, planned, excluded : number of clusters in the catalogue, of those planned, and of
@@ -124,11 +124,11 @@ def size(
     ----------
     what : a workflow; or a problem, whose cluster is the catalogue
     catalogue : all that could be rented, with prices per hour; any part of it is a candidate
-    deadline, budget : seconds, and money; the cheapest that meets the deadline, or the fastest
-        within the budget
+    deadline, budget : seconds, and money; the cheapest rental that meets the deadline, or the
+        fastest one within the budget
     whole_nodes : nodes are rented as a whole, not device by device
-    most : examine all clusters of a catalogue if they are at most so many; else plan at most so
-        many in a local search
+    most : number of clusters up to which all are examined; of a larger catalogue, a local search
+        plans at most this number
 
     Notes
     -----

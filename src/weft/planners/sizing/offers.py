@@ -1,4 +1,4 @@
-"""Offers of a catalogue: machines to rent, and how many there are of each."""
+"""Offers of a catalogue: machines to rent, and the number of each."""
 
 from __future__ import annotations
 

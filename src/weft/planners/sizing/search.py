@@ -1,11 +1,11 @@
 """Search among the clusters of a catalogue.
 
-It plans all of them if they are few, else it goes from front to front. A cluster is a count of each
-offer. A lower bound on its makespan (the longest path and the area of all work) times its price per
-second is a lower bound on its rent: where a planned cluster is as fast and as cheap as these
-bounds, the cluster need not be planned. Large catalogues are searched locally: neighbours of all
-clusters on the front, until none improves it (Pareto local search, Paquete, Chiarandini and
-Stuetzle 2004).
+It plans all of them if they are few, else only neighbours of the front. A cluster is a count of
+each offer. A lower bound on its makespan (the longest path and the area of all work) times its
+price per second is a lower bound on its rent: where a planned cluster is as fast and as cheap as
+these bounds, the cluster need not be planned. Large catalogues are searched locally: neighbours of
+all clusters on the front are planned until none improves the front (Pareto local search, Paquete,
+Chiarandini and Stuetzle 2004).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REFINED = 60
 """Most clusters whose stronger bound is computed for the certificate."""
 
 STEPS = 21
-"""Most numbers of one offer that are tried from a cluster on the front."""
+"""Most counts of one offer that are tried from a cluster on the front."""
 
 Counts = tuple[int, ...]
 
@@ -99,7 +99,7 @@ class Search:
             yield counts
 
     def climb(self, most: int, deadline: float, budget: float) -> Iterator[Counts]:
-        """Search from the front to its neighbours, at most so many plans.
+        """Search from the front to its neighbours; make at most `most` plans.
 
         The rentals nearest to the deadline or the budget come first; without either, those with
         the widest gaps around them.
@@ -205,7 +205,7 @@ class Search:
     def _path(self, counts: Counts) -> float:
         """Return the longest path with every task on its best device.
 
-        It depends on which offers there are, not on their counts.
+        It depends on the present offers, not on their counts.
         """
         present = tuple(n > 0 for n in counts)
         if present not in self._paths:

@@ -80,7 +80,7 @@ def pareto(
             if not choices.goes_on(clock, 2 * EFFORT):
                 break
     if not front:
-        choices.search(clock)  # refuses, with the reason
+        choices.search(clock)  # raises the error with the reason
     bound = lower_bound(least_of_all(problem, choices.ways))
     return [_front_plan(choices, x, bound) for x in sorted(front, key=_figures)]
 

@@ -100,7 +100,7 @@ def spread_out(choices: VariantChoices) -> tuple[Problem, Lanes]:
     )
     if "cores" not in c.capacity:
         seconds[cores[:, None, :] > c.cores[None, :, None]] = inf
-    wide = Cluster(  # durations hold what else devices have
+    wide = Cluster(  # durations hold the other properties of devices
         speed=np.repeat(c.speed, many),
         names=tuple(f"{name}#{k}" for name in c.names for k in range(many)),
         nodes=tuple(np.repeat(c.nodes, many).tolist()),

@@ -1,8 +1,8 @@
 """Choosing a variant for each task: local search, judged by quick plans.
 
 A choice is a vector of variant numbers. The search begins with simple choices (the quickest, the
-least use of capacities, the most accurate, the cheapest), made feasible, and changes one task, all
-tasks with the same variants, or two tasks at once, as long as the plan of HEFT becomes shorter.
+least use of capacities, the most accurate, the cheapest), made accurate enough. It then changes one
+task, all tasks with the same variants, or two tasks at once, while HEFT's plan becomes shorter.
 """
 
 from __future__ import annotations
@@ -91,12 +91,12 @@ class VariantChoices:
         return EvaluatedChoice(pick, problem, schedule, cost, energy, mean_accuracy(chosen))
 
     def allowed(self, pick: Pick) -> EvaluatedChoice | None:
-        """Return a planned choice within all limits; None: it is not."""
+        """Plan a choice and return it; None if it breaks a limit."""
         found = self.plan(pick) if self.accurate(pick) else None
         return found if found is not None and found.cost <= self.budget * (1 + 1e-12) else None
 
     def starts(self) -> Iterator[Pick]:
-        """Yield simple choices, made accurate enough at little slowdown or cost."""
+        """Yield simple choices, raised to the least accuracy at little slowdown or cost."""
         scores_of: list[Any] = [self._seconds, self._use, self._accuracy, self._cost]
         for score in scores_of:
             scores = [[score(t, way) for way in ways] for t, ways in self.ways.items()]
@@ -104,7 +104,7 @@ class VariantChoices:
             yield self._repaired(pick, _money if score == self._cost else self._seconds)
 
     def _repaired(self, pick: Pick, price: Callable[[int, Variant], float]) -> Pick:
-        """Take more accurate variants until it is enough, lowest price per gain first."""
+        """Take more accurate variants, cheapest gain first, until the mean is high enough."""
         now = list(pick)
         while not self.accurate(tuple(now)):
             best, least = None, (inf, inf)
@@ -132,7 +132,7 @@ class VariantChoices:
                     alike = zip(ways, pick, strict=True)
                     found[tuple(k if w is own else p for w, p in alike)] = None
         pairs = [(i, j) for i in range(len(ways)) for j in range(i) if pick[i] != pick[j]]
-        for i, j in pairs[:200]:  # exchange, where both have these variants
+        for i, j in pairs[:200]:  # exchange the variants of two tasks, if both have these numbers
             if pick[j] < len(ways[i]) and pick[i] < len(ways[j]):
                 other = list(pick)
                 other[i], other[j] = pick[j], pick[i]

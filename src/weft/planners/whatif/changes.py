@@ -48,7 +48,7 @@ class AddDevice:
 
     Parameters
     ----------
-    price : money per hour of each; None: that of its kind in the cluster
+    price : money per hour of each device; None: the price of its kind in the cluster
     """
 
     kind: str

@@ -36,7 +36,7 @@ TornadoProgress = Callable[[Sequence[Pair]], Iterable[Pair]]
 
 @dataclass(frozen=True, eq=False)
 class TornadoRow:
-    """One thing made better and worse; None where it cannot be."""
+    """One change for the better and one for the worse; None where impossible."""
 
     what: str
     better: WhatIf | None
@@ -44,12 +44,12 @@ class TornadoRow:
 
     @property
     def saved(self) -> float:
-        """Seconds that the better one saves."""
+        """Seconds that the change for the better saves."""
         return self.better.saved if self.better is not None else 0.0
 
     @property
     def lost(self) -> float:
-        """Seconds that the worse one loses."""
+        """Seconds that the change for the worse loses."""
         return -self.worse.saved if self.worse is not None else 0.0
 
     def as_dict(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class EncoderFeatures(NamedTuple):
     upward: int  # rank over the longest path
     downward: int
     through: int  # longest path through the task over the longest of all
-    level: int  # over the deepest
+    level: int  # over the deepest level
     duration: int  # log over the mean of all tasks
     inputs: int  # log of 1 + how many
     outputs: int
@@ -56,7 +56,7 @@ TASK = EncoderFeatures(*range(len(TASK_FEATURES)))
 PAIR = ScorerFeatures(*range(len(PAIR_FEATURES)))
 
 CLIP = 10.0
-"""Times are clipped at so many scales of the task: devices beyond are not chosen."""
+"""Times are clipped at this multiple of the task's scale: no later device is chosen."""
 
 
 class StaticFeatures(NamedTuple):
