@@ -150,7 +150,7 @@ def _digest(value: object) -> str:
 
 
 def _feed(state: Any, value: object) -> None:
-    """Add a value to a hash: type and length first, so that different values differ in the hash."""
+    """Add type, length and value to a hash, so that different values differ there."""
     if isinstance(value, np.ndarray):
         state.update(f"array {value.dtype.str} {value.shape} ".encode())
         state.update(np.ascontiguousarray(value).tobytes())

@@ -313,7 +313,7 @@ def _only_link(latency: FloatArray, per_byte: FloatArray) -> tuple[float, float]
 
 @njit
 def _tails(a: ProblemArrays, order: IntArray, device: IntArray) -> FloatArray:
-    """Return the longest time (n,) from each start to the end, over children and queues.
+    """Return the longest time (n,) from each start to the end, by children and queues.
 
     A queue holds the later tasks of the same device.
     """

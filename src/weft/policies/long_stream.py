@@ -1,9 +1,9 @@
 """Streams of millions of jobs in constant memory.
 
-They are simulated part by part, and cut where all is idle. When every job that has arrived is
-finished before the next one arrives, the future does not depend on the past: a stable stream is
-full of such moments. A part is simulated as a workload of its own; its jobs before the last such
-moment are final, the others are simulated again with the next part.
+They are simulated part by part, and cut at times when all devices are idle. When every job that has
+arrived is finished before the next one arrives, the future does not depend on the past: a stable
+stream is full of such moments. A part is simulated as a workload of its own; its jobs before the
+last such moment are final, the others are simulated again with the next part.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class StreamSummary:
 
     Attributes
     ----------
-    jobs, tasks : finished ones
+    jobs, tasks : numbers of finished ones
     end : when the last job ended
     jct, jct_max : mean and largest job completion time, seconds
     busy : seconds that each device worked
-    parts, simulated : simulations, and jobs in them: more than `jobs` by those simulated again
+    parts, simulated : simulations, and the jobs in them; jobs that were simulated again count again
     """
 
     busy: FloatArray = field(default_factory=lambda: np.zeros(0))
@@ -75,8 +75,8 @@ def simulate_stream(
     ----------
     problems : the templates
     arrivals : (arrival, template) of each job, sorted by arrival; an iterator is read as needed
-    policy : a policy that is a rule (an order of ready tasks and a placement): others may remember
-    part : jobs simulated at once; doubled while they leave no idle moment
+    policy : a rule (an order of ready tasks and a placement): other policies may depend on the past
+    part : jobs simulated at once; doubled as long as no moment is idle
     most : the largest part; a stream that never drains ends with an error
     progress : called after each part
 

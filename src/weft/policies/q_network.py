@@ -54,7 +54,7 @@ def q_network(arrays: Mapping[str, NDArray[Any]], *, networks: int, features: in
 
 
 def empty_network(networks: int) -> QNetwork:
-    """Make networks without hidden units, which decide nothing."""
+    """Make networks without hidden units, which stand for "no network"."""
     n = networks
     shapes: tuple[tuple[int, ...], ...] = ((n, 0, 0), (n, 0), (n, 0, 0), (n, 0), (n, 0), (2, 0))
     return QNetwork(*(np.zeros(shape, np.float32) for shape in shapes))

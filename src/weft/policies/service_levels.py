@@ -44,7 +44,7 @@ def _job_of(workload: Workload) -> IntArray:
 
 
 def _places(*columns: FloatArray) -> FloatArray:
-    """Return the place of each row in the order of the columns, the first one first."""
+    """Return the place of each row, sorted by the first column, then by the next ones."""
     order = np.lexsort(columns[::-1])
     rows = np.column_stack(columns)[order]
     new = np.concatenate(([False], (rows[1:] != rows[:-1]).any(axis=1)))
@@ -91,7 +91,7 @@ class LiveOrder:
         self.name = name
 
     def begin(self, workload: Workload, *, seed: int = 0) -> None:
-        """Compute the numbers that do not change."""
+        """Compute the numbers that stay the same for the workload."""
         self._workload = workload
         self._job = _job_of(workload)
         self._rest = per_instance(workload, each_problem(workload, shortest_rest))

@@ -356,7 +356,7 @@ def _long_enough(longest: FloatArray, first: int, last: int, seconds: float, i: 
 def _behind_tasks(
     work: float, pace: FloatArray, least: FloatArray, ready: float, x: Ends
 ) -> tuple[int, float]:
-    """Return the device with the earliest finish at the end of its queue, and the finish.
+    """Return the device of the earliest finish behind all queues, and this finish.
 
     Times are not negative, so they can be compared as integers of the same bits; and as integers
     are never NaN, vector instructions find the least of a block. A block whose bound is above the

@@ -24,8 +24,8 @@ WINDOW = 500.0
 """Outcomes that an estimate counts: its standard error is 0.016 at most, and it follows a change
 within seconds."""
 MAX_STEPS_PER_JOB = 40
-"""Steps per job after which a run is given up: a policy that always waits never ends a run. Good
-policies take 2 or 3 steps per job."""
+"""Steps per job after which a run is abandoned, since a policy that always waits never ends one.
+Good policies take 2 or 3 steps per job."""
 
 
 def options_of(policy: TrainedNetwork, idle: Idle | None = None) -> StepOptions:
@@ -48,7 +48,7 @@ def options_of(policy: TrainedNetwork, idle: Idle | None = None) -> StepOptions:
 
 
 def reads_pairs(policy: TrainedNetwork) -> bool:
-    """Return whether a policy scores pairs of unit and kind, and so fits any graph."""
+    """Return whether a policy scores pairs of unit and kind, which suits any graph."""
     if policy.observation.get("name") != "pairs" or policy.observation.get("version") != 1:
         return False
     if policy.observation.get("features") != list(PAIR_FEATURES):
@@ -110,8 +110,8 @@ def evaluate_network(
 ) -> FloatArray:
     """Return the mean job completion time (s) per seed; inf where a run never ends.
 
-    The network acts greedily: each idle unit, in order, takes its best allowed action among those
-    that the units before it left.
+    The network acts greedily: each idle unit, in order, takes the best allowed action that the
+    units before it left.
     """
     batch = StepBatch(stream, 1, options)
     check_network_fits(network, batch)

@@ -1,7 +1,7 @@
 """Networks as plain arrays with a compiled forward pass, without torch.
 
 A network maps one observation to a preference (logit) per unit and action. `choose` takes the best
-allowed action, unit by unit; tasks that one unit takes from a queue are not offered to the next.
+allowed action, unit by unit; tasks that one unit takes from a queue are not offered to later ones.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def choose(
     space: Numbers,
     action: IntArray,
 ) -> None:
-    """Write each unit's best allowed action (lower of equals); consume `remaining`."""
+    """Write each unit's best allowed action, the lowest of equals; change `remaining`."""
     out = space[forward(network, observation, space)]
     choose_given(network, out, mask, remaining, capacity, action, -1, 0)
 
@@ -184,7 +184,7 @@ def choose_given(
     unit: int,
     given: int,
 ) -> None:
-    """Write actions by the outputs, with the action of one unit given; -1: of none.
+    """Write actions by the outputs; unit `given` has a given action (-1: no unit has).
 
     Tasks that this unit takes are not offered to the others.
     """

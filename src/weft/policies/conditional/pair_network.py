@@ -34,9 +34,9 @@ from weft.sim.vector.state import BatchTables, StepState, busy_for, jobs_here, s
 from weft.sim.vector.step import act, chance_of, proceed, update_coming, update_remaining
 
 LONG = 3.0
-"""A unit that is busy for more typical tasks than this is locked."""
+"""A unit that is busy for longer than this many typical tasks is locked."""
 SOON = 1.0
-"""A task that ends within so many typical tasks is expected to make others ready soon."""
+"""A task that ends within the time of this many typical tasks makes others ready soon."""
 
 
 class PairFeatures(NamedTuple):
@@ -86,8 +86,8 @@ class PairState(NamedTuple):
 
     left: IntArray  # (kinds,) ready tasks
     age: FloatArray  # (kinds,) of the job of the first ready task
-    left_time: FloatArray  # (kinds,) until its deadline, inf without one
-    priority: FloatArray  # (kinds,) of it
+    left_time: FloatArray  # (kinds,) until the deadline of this job, inf without one
+    priority: FloatArray  # (kinds,) of this job
     duration: FloatArray  # (kinds, units) of that task, inf where it cannot run
     remaining: FloatArray  # (kinds,) its expected time to the end of the job
     coming: FloatArray  # (kinds,) tasks expected soon
@@ -263,7 +263,7 @@ def read_simulation(sim: Sim, state: StepState, pairs: PairState) -> None:
 
 @njit_inline
 def _update_visits(sim: Sim, state: StepState, pairs: PairState) -> None:
-    """Update how often a job runs each task; parents count as independent."""
+    """Update how often a job runs each task, as if parents ran independently."""
     for at in range(len(state.order)):
         t = state.order[at]
         pairs.visit[t] = 1.0 if sim.task[t].pred == sim.task[t + 1].pred else 0.0
@@ -281,9 +281,9 @@ def _update_visits(sim: Sim, state: StepState, pairs: PairState) -> None:
 
 @njit_noalloc
 def choose_pairs(pairs: PairState, network: Network, space: Numbers, actions: IntArray) -> None:
-    """Choose a kind, or the number of kinds to wait, per unit; consume the state.
+    """Choose a kind for each unit, or the number of kinds to wait; change the state.
 
-    The pair of highest score is first.
+    The pair with the highest score is taken first.
     """
     kinds, units = len(pairs.left), len(pairs.idle)
     for d in range(units):
@@ -314,7 +314,7 @@ def choose_pairs(pairs: PairState, network: Network, space: Numbers, actions: In
 
 @njit_inline
 def _seconds(pairs: PairState, k: int, d: int) -> float:
-    """Return the time of the set-up and of the batch that a unit would take now."""
+    """Return the time of set-up and batch, if a unit took a batch of a kind now."""
     taken = min(pairs.left[k], pairs.batch[k, d])
     growth = pairs.growth[k, d, min(taken, pairs.growth.shape[2]) - 1]
     return float(pairs.duration[k, d] * growth + pairs.setup[k, d])

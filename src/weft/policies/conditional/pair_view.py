@@ -1,4 +1,4 @@
-"""The network over pairs by a `View`: one compiled call per decision.
+"""The network over pairs, decided by a `View` in one compiled call per decision.
 
 `read_view` fills in the same numbers as `pair_network.read_simulation`; a test compares them.
 """

@@ -49,12 +49,12 @@ from weft.sim.vector.step import act, proceed
 ROOM = 512
 """Jobs in the simulations of the sampler."""
 MAX_CANDIDATES = 48
-"""Candidates of one decision, and a row for the actions of the index."""
+"""Most candidates of one decision, with one row for the actions of the index."""
 
 
 COUNTS = record("", "steps choices changed rollouts")
-# of a run; choices: decisions with several candidates; changed: decisions for another candidate
-# than the first
+# Of a run. choices: decisions with several candidates; changed: those that took another one than
+# the first
 
 
 class RolloutBudget(NamedTuple):
@@ -97,8 +97,8 @@ class Rollout:
     ahead : number of jobs that arrive in a sampled future
     least : futures in which every candidate is executed
     most : futures for candidates that have not dropped out
-    confidence : a candidate is taken if it is better by so many standard errors, and drops out if
-        it is worse by twice as many
+    confidence : a candidate is taken if it is better by this number of standard errors, and drops
+        out if it is worse by twice the number
     proposer : network whose choice is the first candidate; by default the index's choice is
     continues : whether the proposer continues after a candidate, not the index: better, and slower
     """
@@ -253,7 +253,7 @@ def _error(buffers: RolloutBuffers, c: int, futures: int) -> float:
 
 @njit_inline
 def _drop(buffers: RolloutBuffers, candidates: int, futures: int, confidence: float) -> int:
-    """Drop candidates clearly worse than the best; return the number of others left."""
+    """Drop candidates clearly worse than the best; return how many remain beside it."""
     best = 0
     for c in range(1, candidates):
         if buffers.active[c] == 1 and buffers.mean[c] < buffers.mean[best]:
@@ -275,9 +275,9 @@ def _drop(buffers: RolloutBuffers, candidates: int, futures: int, confidence: fl
 def gather_candidates(sim: Sim, state: StepState, rollout: RolloutTables) -> int:
     """Write the candidates; return their number.
 
-    The first choice comes first, then variants with one unit's action changed; equal units count
-    once, unless data takes time from unit to unit. In a variant the index chooses for the other
-    units, or the network if it continues after a candidate.
+    The first choice comes first, then variants with one unit's action changed. Of equal units only
+    one is changed, unless data takes time from unit to unit. In a variant the index chooses for the
+    other units, or the network if it continues after a candidate.
     """
     kinds, units, found = len(sim.kind), len(sim.device), 1
     weights, buffers = rollout.weights, rollout.buffers

@@ -1,9 +1,9 @@
 """Rules for conditional streams: each idle unit chooses a task kind per step.
 
 The first three are those of Debner, Krahn and Hirvisalo (2024), as in their code: unit by unit,
-without the tasks that earlier units take in the same step; a unit waits if nothing is left. They do
-not distinguish units; the other rules do. All rules give one action per unit, so a learned policy
-could give the same actions.
+without the tasks that earlier units take in the same step; a unit waits if nothing is left. They
+treat all units alike; the other rules do not. All rules give one action per unit, so a learned
+policy could give the same actions.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from weft.sim.vector.state import BatchTables, StepState, busy_for, sim_of, stat
 from weft.sim.vector.step import act, proceed, update_coming, update_remaining
 
 SLOW = 3.0
-"""A unit that is busy for more typical tasks than this is locked."""
+"""A unit that is busy for longer than this many typical tasks is locked."""
 SOON = 1.0
-"""A task that ends within so many typical tasks is expected to make others ready soon."""
+"""A task that ends within the time of this many typical tasks makes others ready soon."""
 FIFO, MRU, DEPTH_FIRST, LONGEST_QUEUE = range(4)
 BATCH_AWARE, SHORTEST_REMAINING, RESERVATION, INDEX = range(4, 8)
 RULES = (
@@ -194,10 +194,11 @@ def runs_here(sim: Sim, left: IntArray, kind: int, d: int) -> bool:
 
 @njit_inline
 def _wait(sim: Sim, state: StepState, actions: IntArray, d: int) -> int:
-    """Return the action of waiting: a queue that an earlier unit empties, if any.
+    """Return the action with which a unit waits.
 
-    That action lasts until the next event. The action "wait" of the published environment holds
-    the unit for 10 ms.
+    That is a queue that an earlier unit empties in this step, if there is one: the unit then gets
+    nothing and waits until the next event. The action "wait" of the published environment would
+    hold it for 10 ms.
     """
     left = state.scratch
     for other in range(d):
@@ -304,7 +305,7 @@ def _choose_pairs(
     idle, soon, locked, crowd = 0, np.inf, 0, 0
     for k in range(kinds):
         crowd += left[k]
-        left[kinds + k] = 0  # the second half counts the units that run or take a kind
+        left[kinds + k] = 0  # the second half of `left` counts the units that run or take a kind
     for d in range(len(sim.device)):
         actions[d] = kinds
         busy = busy_for(sim, d) / state.config[0].span

@@ -25,7 +25,7 @@ from weft.sim.vector.step import chance_of
 DRAWS = 1 << 18
 """Random numbers drawn in advance; they are used cyclically."""
 MAX_REDRAWS = 20
-"""Draws of the next gap until it ends after the present."""
+"""Most draws of a gap until the next arrival lies in the future."""
 BLANK, PRESENT, ROLLOUT = range(3)
 """Simulations of a sampler: as allocated, the copied state, and the one that rollouts run in."""
 
@@ -78,7 +78,7 @@ def make_sampler(
 
 
 def _gaps(stream: ConditionalStream, rng: np.random.Generator) -> FloatArray:
-    """Draw gaps in ticks; those of a trace as of a Poisson process of its rate."""
+    """Draw gaps in ticks; in place of a trace, those of a Poisson process of its rate."""
     arrivals, gap = stream.arrivals, in_ticks(stream.arrivals.gap, stream.tick)
     if arrivals.process == "regular":
         return np.full(DRAWS, gap)
@@ -262,7 +262,7 @@ def _copy_loaded(sim: Sim, there: Sim, d: int) -> None:
 
 @njit_inline
 def _copy_room(sim: Sim, there: Sim) -> None:
-    """Copy what is left of the capacities of nodes."""
+    """Copy the amounts left of the capacities of nodes."""
     for node in range(len(sim.room)):
         for c in range(capacities(sim)):
             there.room[node, c] = sim.room[node, c]
@@ -338,7 +338,7 @@ def _next_chance(sampler: FutureSampler) -> float:
 
 @njit_inline
 def _draw_branch(state: StepState, sampler: FutureSampler, choice: int) -> int:
-    """Draw a branch by its estimated probability; one without edges has the rest."""
+    """Draw a branch by its estimated probability; a branch without edges has the rest."""
     left, other = _next_chance(sampler), 0
     for b in range(sampler.branch.shape[1]):
         if sampler.branch[choice, b] < 0:

@@ -29,7 +29,7 @@ class UnitPolicy:
     """A policy that chooses kinds for all idle units, then commits task by task."""
 
     reads_arrivals = True  # from the workload of each view: jobs may be added between decisions
-    idle_units_only = True  # without an idle unit there is nothing to ask
+    idle_units_only = True  # without an idle unit there is nothing to decide
     name: str
     _kind: IntArray  # of each instance
     _batch: IntArray  # largest batch of each unit
@@ -175,7 +175,7 @@ class RuleViewPolicy(UnitPolicy):
         device["blocked_until"] = [
             now if waits else end for waits, end in zip(idle, expected, strict=True)
         ]
-        sim.due[:] = [  # a unit that waits for data makes an event too
+        sim.due[:] = [  # the end of a wait for data is an event, too
             inf if waits or end == inf else max(end, now)
             for waits, end in zip(idle, free, strict=True)
         ]

@@ -22,7 +22,7 @@ def stuck(name: str, stream: ConditionalStream) -> Stuck:
 
 @njit_inline
 def forbid_standstill(sim: Sim, mask: BoolArray) -> None:
-    """Forbid waiting to units that can act when nothing is in flight or due.
+    """Forbid a unit to wait if it can act and nothing else is in flight or due.
 
     With the published mask all units could wait forever.
     """
@@ -37,10 +37,10 @@ def forbid_standstill(sim: Sim, mask: BoolArray) -> None:
 
 @njit_inline
 def shorten_waits(sim: Sim, state: StepState, actions: IntArray) -> None:
-    """Let units wait for the next event, not 10 ms, if an earlier one empties a queue.
+    """Let units wait for the next event, not 10 ms, if another unit empties a queue.
 
-    To choose a queue that is empty by then does nothing in the published environment, so every
-    policy could do it; here they all do.
+    In the published environment, a unit that chooses a queue that is empty by its turn waits for
+    the next event. Every policy could use that; here all policies do.
     """
     if state.config[0].blocking == 0:
         return

@@ -1,10 +1,10 @@
 """DEFT online: earliest finish, with or without a copy of one parent.
 
-Placement of Lachesis (Luo et al. 2021, arXiv 2103.06980) as we read it, on the present state: for
-each device that is up, the expected finish as it is, and with the parent whose data arrives last
-run there once more (its inputs come from the grandparents' results); the smallest wins, among
-equals no copy, then the lower device. A copy of another parent cannot help: the task would still
-wait for the last one.
+Placement of Lachesis (Luo et al. 2021, arXiv 2103.06980) as we read it, on the present state. Each
+device that is up has two expected finishes: one without a copy, and one if the parent whose data
+arrives last runs there once more (on the grandparents' results). The earliest finish wins; among
+equals the one without a copy, then the lower device. A copy of another parent cannot help: the task
+would still wait for the last one.
 
 Dispatch is ours. At an event the ready tasks are placed in the order of a policy. A task on an idle
 device is committed. A task on a busy device only reserves its time there for this event, so that
@@ -33,13 +33,13 @@ from weft.sim.view import Decision, View
 
 NONE = -1
 COUNTS = record("", "ready decisions placed")
-"""Ready tasks; decisions that were made; ready tasks that were placed for these, the first ones."""
+"""Numbers of ready tasks, of decisions, and of ready tasks (the first ones) that were placed."""
 
 
 class PlacementBuffers(NamedTuple):
     """Buffers for the decisions of one event."""
 
-    free: FloatArray  # (p,) when a device is done with its tasks and those placed at this event
+    free: FloatArray  # (p,) when a device ends its tasks, and those placed at this event
     key: FloatArray  # (instances,) sort key of ready instances, the lowest first; ties by number
     idle: IntArray  # (p,) 1: idle
     ready: IntArray  # (instances,) ready instances, in the order of placement
@@ -125,7 +125,7 @@ def _copy_finish(sim: Sim, parent: int, d: int, begin: float) -> float:
 def useful_copy(sim: Sim, instance: int, d: int) -> int:
     """Return the parent to copy ahead of an instance on an idle device, or NONE.
 
-    A copy is useful if its data exists before that of the original arrives.
+    A copy is useful if its data exists before the data of the original arrives.
     """
     now = sim.world[0].now
     last, latest, others = _inputs(sim, instance, d)
@@ -218,7 +218,7 @@ def _before(key: FloatArray, a: int, b: int) -> bool:
 
 @njit_inline
 def commit_decisions(sim: Sim, buffers: PlacementBuffers) -> None:
-    """Commit the decisions; a batch may have committed some of them already."""
+    """Commit the decisions, except those that a batch has committed already."""
     for k in range(buffers.counts[0].decisions):
         instance, d = buffers.instance[k], buffers.device[k]
         if sim.inst[instance].status != READY:

@@ -11,12 +11,12 @@ e_v]) / tasks of the job), all jobs in the system together z = all_update(mean o
 and the rating of a ready task is score([present features, e_v, y_j, z]). The same weights serve any
 number of tasks, jobs and devices.
 
-Ours: means where the papers have sums (sums over many children blow up in deep, dense graphs);
-small ReLU networks; task features relative to the job's own mean, so that the unit of time does not
-matter. x_v does not change before a task runs, so the level-by-level pass is made once per problem;
-summaries and present features are made at every event. Decima has mean durations and ranks, and no
-features of devices. Lachesis also has features of the devices and transfers, and the placement by
-DEFT.
+Ours: means where the papers have sums (sums over many children grow without limit in deep, dense
+graphs); small ReLU networks; task features relative to the job's own mean, so that the unit of time
+does not matter. x_v does not change before a task runs, so embeddings are computed once per
+problem; summaries and present features are computed at every event. Decima has mean durations and
+ranks, and no features of devices. Lachesis also has features of the devices and transfers, and the
+placement by DEFT.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from weft.sim.kernel.ranks import downward_rank, mean_durations, mean_transfer, 
 from weft.sim.kernel.tables import DONE, JOB_HERE, Sim
 
 FEW, TOGETHER = 16, 128
-"""Ready tasks from which they are rated together, and how many at once."""
+"""Number of ready tasks from which they are rated together, and the most rated at once."""
 
 
 def task_features(problem: Problem, kind: str) -> Numbers:
@@ -216,7 +216,7 @@ def _rate_together(
     first: int,
     count: int,
 ) -> None:
-    """Rate `count` ready tasks from the first on, as columns."""
+    """Rate `count` ready tasks together, from the first on, as columns of a matrix."""
     width, seen, x = graph.base.shape[1], graph.seen.shape[1], graph.columns[0]
     for c in range(count):
         i = buffers.ready[first + c]

@@ -1,15 +1,16 @@
 """Gaussian process of log durations, learned online, with change detection.
 
 The logarithm of the seconds is a linear trend in the features plus a local part (an exponential
-kernel, Rasmussen and Williams 2006, section 4.2.1). The trend extrapolates from data of another
-region, as a power law does; the local part learns what no trend has: cliffs where data no longer
-fits into a memory, steps of tiles, floors of launches. Its size, its reach in every feature and the
-noise maximise the marginal likelihood (section 5.4.1), by a few halvings and doublings at a time.
+kernel, Rasmussen and Williams 2006, section 4.2.1). The trend extrapolates to features without
+data, as a power law does. The local part learns all other shapes: jumps where data no longer fits
+into a memory, steps of tiles, the least time of a launch. Its size, its reach in every feature and
+the noise maximise the marginal likelihood (section 5.4.1), by a few halvings and doublings at a
+time.
 
 A device may change its speed. Page's cumulative sums (1954) of the standardised residuals raise an
 alarm; then two explanations are compared by their marginal likelihood: the durations have a shape
-that was not known, or the level of the device has changed. In the second case an *era* begins: it
-has a level of its own, and the shape is kept.
+that was not known, or the level of the device has changed. In the second case an *era* begins, with
+a level of its own and the same shape.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from weft.model.columns import FloatArray, IntArray
 from weft.policies.hybrid.features import Features, log_seconds
 
 CLIP, SLACK, ALARM = 4.0, 0.5, 5.0
-"""Residuals are clipped; the sums ignore half a deviation each, and 5 deviations are an alarm."""
+"""Residuals are clipped to 4 deviations; sums ignore half a deviation of each; 5 are an alarm."""
 EVIDENCE = 12.0
-"""Logarithm of the likelihood ratio that a new era needs over a new shape."""
+"""Logarithm of the likelihood ratio, over a new shape, from which a new era begins."""
 NEAR = 1.0
-"""Units of the features, added up, within which tasks are alike."""
+"""Tasks are alike if their features differ by less than this number of units in all."""
 RECENT = (1, 2, 4, 8)
-"""Observations that a new era may begin with."""
+"""Numbers of latest observations with which a new era may begin."""
 TRIALS = frozenset({3, 6, 10, 15})
 """Numbers of observations at which the kernel is fitted, besides every twentieth."""
 LOCAL, NOISE, REACH = (0.05, 3.0), (0.02, 1.0), (0.05, 20.0)
@@ -200,7 +201,7 @@ class DurationProcess:
         self._half = np.append(self._half, (y - self._mean - row @ self._half) / grown[n, n])
 
     def _drop_oldest(self) -> None:
-        """Drop a fifteenth of a full window: together, since a factorisation follows."""
+        """Drop a fifteenth of a full window at once: each drop needs a factorisation."""
         count = max(1, self.window // 15)
         kept = np.delete(np.arange(len(self._y)), slice(self._pinned, self._pinned + count))
         self._rows, self._y = self._rows[kept], self._y[kept]

@@ -23,7 +23,7 @@ Features = Callable[[Workload], FloatArray]
 CELLS = 8_192
 """Most ready tasks x devices of one decision: tasks of older jobs come first."""
 MOST_GROUPS = 1_000
-"""Sets of devices whose alike ones are stored."""
+"""Most sets of able devices for which the groups of like devices are stored."""
 LEAST = 1e-9
 """Seconds; the logarithm of a shorter estimate is that of this one."""
 
@@ -31,13 +31,15 @@ LEAST = 1e-9
 class HybridPolicy:
     """Learned durations, and devices that take the tasks they are best at.
 
-    An idle device takes the ready task with its largest advantage over the other devices (as in
-    HeteroPrio: Agullo et al. 2016), unless others would finish it earlier even as the last of all
-    ready tasks. Devices are alike, and share a queue, if they have one kind and equal estimates.
+    An idle device takes the ready task for which its advantage over the other devices is largest
+    (as in HeteroPrio: Agullo et al. 2016), unless another device would finish the task earlier even
+    after all other ready tasks. Devices are alike, and share a queue, if they have one kind and
+    equal estimates.
 
-    Without `models`, the estimates of the problem (for real runs: the measured history and
-    profile) are the prior, and measured over estimated is learned, by task kind, device kind and
-    size. With `models`, durations are learned from features, and the estimates are ignored.
+    Without `models`, the estimates of the problem (for real runs: the measured history and profile)
+    are the prior, and the ratio of measured to estimated durations is learned by task kind, device
+    kind and size. With `models`, durations are learned from features, and the estimates are
+    ignored.
 
     Parameters
     ----------
@@ -116,7 +118,7 @@ class HybridPolicy:
             return None
         if len(view.ready) * len(self._kind) > CELLS:
             view = replace(view, ready=view.ready[: max(1, CELLS // len(self._kind))])
-        fixed = view.eager and not view.copies  # else arrivals change with time, or with copies
+        fixed = view.eager and not view.copies  # otherwise arrivals change with time or copies
         known = self._came if fixed else {}
         self._came = {i: known[i] for i in view.ready.tolist() if i in known}
         seconds = self._seconds(view)
@@ -134,7 +136,7 @@ class HybridPolicy:
             if refused is None or finish < refused[0]:
                 refused = finish, decision
         up = np.isfinite(view.pace)
-        if refused is not None and (view.idle == up).all():  # nothing runs that could be waited for
+        if refused is not None and (view.idle == up).all():  # nothing runs, so no event would come
             return self._watch(view, refused[1])
         return None
 
@@ -173,7 +175,7 @@ class HybridPolicy:
         return float((came + own[first]).min())
 
     def _alike_among(self, able: BoolArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """Return the able devices, the first of each group, their groups and group sizes."""
+        """Return able devices, the first one of each group, their groups, and group sizes."""
         key = able.tobytes()
         known = self._groups.get(key)
         if known is None:

@@ -2,8 +2,8 @@
 
 A list scheduler places one task at a time, and one task alone gains nothing by waiting for a near
 device. So it scatters a job over nodes with slow links between them, and no small change of the
-plan brings it back together. A plan in which every job has a group of devices is another start
-(clustering before mapping: Yang and Gerasoulis 1994).
+plan brings the tasks back together. Therefore a second plan gives every job a group of devices
+first (clustering before mapping: Yang and Gerasoulis 1994).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft.sim.kernel.tables import JOB_HERE, Sim, Table
 NO_GROUP = -1
 """Group of a job that has none yet, or may run anywhere."""
 DEMAND = record("load critical_path", "")
-"""Seconds a job needs of a group: of its tasks over the devices there; of its longest path, each
+"""Seconds a job needs on a group: all its tasks over the devices there; its longest path, with each
 task on its fastest device."""
 
 
@@ -65,11 +65,11 @@ def weigh_groups(
 ) -> None:
     """Compute the demand of each workflow on each group, (workflows, groups).
 
-    A task that a group cannot run runs elsewhere: it adds nothing to the load of the group, and its
-    least time on any device to the path. A group that can run no task of a workflow has an infinite
-    path. `work`, (tasks + 3, groups), is working memory: the longest path from the start of each
-    task; and of one task how many devices of each group can run it, their seconds, and the least of
-    these.
+    A task that a group cannot run runs elsewhere: it adds nothing to the load of the group, and
+    adds its least time on any device to the path. A group that can run no task of a workflow has an
+    infinite path. `work`, (tasks + 3, groups), is working memory. Its first rows hold the longest
+    path from the start of each task; the last three, for one task, the number of devices of each
+    group that can run it, their seconds in all, and their least seconds.
     """
     p, tasks = len(group), len(sim.task) - 1
     able, total, least = work[tasks], work[tasks + 1], work[tasks + 2]

@@ -21,7 +21,7 @@ def observe_devices(sim: Sim, plan: PlanState) -> None:
         device = plan.device[d]
         device.free, device.busy, device.began = free_at(sim, d), -1, np.nan
         running = sim.device[d].running
-        if running >= 0 and sim.entry[running].copy == 0:  # a copy is there for the next one
+        if running >= 0 and sim.entry[running].copy == 0:  # a copy runs for the instance behind it
             device.busy = sim.entry[running].instance
             device.began = sim.device[d].start
         elif sim.device[d].head >= 0:
@@ -35,8 +35,8 @@ def observe_devices(sim: Sim, plan: PlanState) -> None:
 def learn_durations(sim: Sim, plan: PlanState, trust: float) -> None:
     """Update the expected durations from the executions since the last call.
 
-    Observations are pooled over devices of one kind, and drawn towards that kind's mean over all
-    task kinds.
+    Observations are pooled over devices of one kind, and drawn towards the mean of this device kind
+    over all task kinds.
     """
     if collect_durations(sim, plan) and trust != 0.0:
         expect_durations(sim, plan, trust)
@@ -116,7 +116,7 @@ def update_rates(sim: Sim, plan: PlanState) -> None:
 
 @njit_inline
 def expect_ends(sim: Sim, plan: PlanState, overdue: float) -> bool:
-    """Set expected ends of committed tasks; clear the plan; False: all are down."""
+    """Set expected ends of committed tasks, clear the plan; False: no device is up."""
     now, up = sim.world[0].now, False
     for d in range(len(sim.device)):
         device = plan.device[d]

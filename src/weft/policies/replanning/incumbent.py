@@ -1,9 +1,9 @@
 """An incumbent plan, improved by local search between events; compiled.
 
 The plans of `placement` are made again at every event, from weights alone. With reliable costs it
-is better to keep a plan: its tasks stay on their devices and in their order, and at every event a
-few moves are tried: a task goes to another device or to another place in the order, and stays there
-if the predicted completion is no worse.
+is better to keep a plan: its tasks stay on their devices and in their order. At every event a few
+moves are tried: a task goes to another device or to another place in the order, and stays there if
+the predicted completion is no worse.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from weft.sim.kernel.records import record
 from weft.sim.kernel.tables import JOB_HERE, READY, WAITING, Sim, Table
 
 LONGEST_SHIFT = 12
-"""Places in the order by which a task moves, at most."""
+"""Most places by which a task moves in the order."""
 MOVE = record("", "before after device child child_device")
-"""How to undo a move: place before and after, device before; the child moved along and its device
-before, or -1."""
+"""How to undo a move: the place before and after it, and the device before it; the child that moved
+too, and its device before the move, or -1."""
 _TO_DEVICE, _IN_ORDER, _BOTH, _WITH_CHILD = range(4)
 
 
@@ -135,7 +135,7 @@ def try_move(sim: Sim, incumbent: PlanState, undo: Table) -> bool:
 
 @njit_inline
 def _move_child(sim: Sim, incumbent: PlanState, i: int, d: int, undo: Table) -> None:
-    """Move a child to the same device: if data is expensive, neither would go alone."""
+    """Move a child to the same device: if data is expensive, neither moves alone."""
     g = task_of(sim, i)
     children = sim.task[g + 1].succ - sim.task[g].succ
     if children == 0:

@@ -31,7 +31,7 @@ def plan_window(
     Return whether these were all. `observe_devices` goes before.
 
     With `early_exit` the plan stops once every idle device has a task to start now: later
-    placements do not move it.
+    placements do not move these tasks.
     """
     learn_durations(sim, plan, weights[W.trust])
     update_rates(sim, plan)
@@ -193,7 +193,7 @@ def _best_device(
         seconds, penalty = plan.seconds[d], plan.penalty[d]
         at = max(device.free, plan.arrival[d])
         if at + seconds == np.inf or (weights[W.gap] >= 0.0 and at + seconds + penalty >= lowest):
-            continue  # it cannot run there, or no gap there could make it the best one
+            continue  # the task cannot run there, or no gap there makes the device the best one
         if group not in (NO_GROUP, device.group):
             continue
         at, gap = gap_in_rows(plan.begin[d], plan.end[d], device.used, at, seconds)
@@ -246,9 +246,10 @@ def compute_arrivals(sim: Sim, plan: PlanState, i: int) -> None:
 
 @njit_noalloc
 def _compute_distances(sim: Sim, plan: PlanState, i: int) -> None:
-    """Sum up transfers between this task and other parents, for each device.
+    """Sum up transfers to the other parents of the children of a task, per device.
 
-    Of each pair of the task and another committed parent of its child, the cheaper one counts.
+    If two parents of a child run on different devices, the data of one must move; the cheaper of
+    the two transfers counts.
     """
     g, p = task_of(sim, i), len(sim.device)
     for d in range(p):
@@ -272,7 +273,7 @@ def _compute_distances(sim: Sim, plan: PlanState, i: int) -> None:
 
 @njit_inline
 def insert(plan: PlanState, i: int, d: int, slot: int) -> None:
-    """Put a task that has its times into the list of a device."""
+    """Put a task with known times into the list of a device."""
     start, finish, device = plan.inst[i].start, plan.inst[i].finish, plan.device[d]
     insert_row(plan.begin[d], plan.end[d], device.used, slot, start, finish)
     device.used += 1

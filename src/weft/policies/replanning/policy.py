@@ -43,8 +43,8 @@ class ReplanningPolicy:
     Parameters
     ----------
     name : name of the policy
-    weights : see `weft.policies.replanning.weights`; without any it is HEFT, planned again at every
-        event. Of several sets, the policy follows the one whose plan predicts the earliest
+    weights : see `weft.policies.replanning.weights`; without any, the policy is HEFT, planned again
+        at every event. Of several sets, the policy follows the one whose plan predicts the earliest
         completion of the jobs present, see `weft.policies.replanning.portfolio`.
     options : of the plans. With the aim "makespan" jobs have no keys, and tasks go by rank alone.
 
@@ -180,8 +180,8 @@ class SwitchPolicy(ReplanningPolicy):
     ----------
     arrays : of the network, see `weft.policies.replanning.switch`
     weights, options : of the plans, see `ReplanningPolicy`; without moves in the options, `MOVES`
-    margin : by how much keeping must look better, in tenths of the logarithm of the time that jobs
-        have left in the system
+    margin : by how much the value of keeping must exceed that of planning again, in tenths of the
+        logarithm of the time that jobs still spend in the system
     """
 
     def __init__(
@@ -255,7 +255,7 @@ def heft_observed() -> ReplanningPolicy:
 def heft_affinity() -> ReplanningPolicy:
     """HEFT planned at every event, with or without each job on one node or device.
 
-    While more tasks wait than are in the window it is plain HEFT.
+    While more tasks wait than fit in the window, jobs have no groups: plain HEFT.
     """
     return ReplanningPolicy("heft-affinity", {}, PlanOptions(window=WINDOW, affinity=True))
 

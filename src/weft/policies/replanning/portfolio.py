@@ -52,8 +52,8 @@ UNLIMITED = 2**31
 WINDOW = 160
 """Window for streams of jobs: planning takes a fraction of the time of an unlimited window."""
 REFERENCE_DEVICES = 16
-"""Devices for which a window is given. On fewer devices it is larger in proportion: planning takes
-as long, and tasks outside the window cost quality."""
+"""Devices for which a window is given. On fewer devices the window is larger in proportion:
+planning takes the same time, and tasks outside the window cost quality."""
 AIMS = ("completion", "makespan")
 """Objectives of a plan: sum of the completion times of the jobs present, or the last of them."""
 MOVES = (4, 100_000)
@@ -64,7 +64,7 @@ PORTFOLIO_STATE = record(
     "followed tried arrived contenders window makespan keep moves first_moves early_exit",
 )
 # margin: by how much keeping must beat planning again; moving: a feature, see `switch`; followed:
-# the plan in use; tried: the last contender; arrived: jobs so far; makespan: 1 if that is the aim;
+# the plan in use; tried: the last contender; arrived: jobs so far; makespan: 1 if it is the aim;
 # keep: 1 if the incumbent is kept; moves, first_moves: see `MOVES`
 PREDICTION = record("completion makespan", "whole")
 # seconds in the system, summed over the jobs present; seconds until all are done; 1 if all tasks
@@ -77,15 +77,16 @@ class PlanOptions:
 
     Parameters
     ----------
-    window : tasks planned at most on 16 devices; on fewer devices more in proportion
+    window : most tasks planned on 16 devices; on fewer devices, more in proportion
     contenders : other weight sets that are tried per event
     aim : "completion" of jobs, on average, or the "makespan" of all
     affinity : whether to add plans, by the first weight set, in which every job stays on one node
         or on one device
-    moves : moves of the incumbent per event, and tasks timed in moves of a new one; (0, 0): none is
-        kept
+    moves : moves of the incumbent per event, and tasks timed in moves of a new one; (0, 0): no plan
+        is kept
     early_exit : whether a plan may stop once it is clear which tasks start now
-    prior : observations that the estimate of a duration, and the mean of a device kind, count for
+    prior : the number of observations that the estimate of a duration weighs, and the number that
+            the mean of a device kind weighs
     """
 
     window: int = UNLIMITED
@@ -112,7 +113,7 @@ class Portfolio(NamedTuple):
     state: Table  # (1,)
     predicted: Table  # (plans,)
     switch: QNetwork  # values of planning again and of keeping; without hidden units: none
-    features: Numbers  # (2, features) of these two
+    features: Numbers  # (2, features) of planning again and of keeping
     move: Table  # (1,) the last move, to undo it
     shrinkage: QNetwork  # priors of durations; without hidden units: as they are
     spread: Numbers  # (features,) of the observed durations
@@ -232,7 +233,7 @@ def _set_priors(sim: Sim, portfolio: Portfolio) -> None:
 def _plan_by_first(sim: Sim, portfolio: Portfolio) -> int:
     """Plan by the first weights alone, if predictions cannot be compared."""
     weights, state = portfolio.weights[0], portfolio.state[0]
-    # A plan that the next one is compared with (`moved`) must be whole.
+    # A plan must be whole if the next one is compared with it (weight `moved`).
     early_exit = state.early_exit == 1 and weights[W.moved] == 0.0
     state.followed = 0
     window = state.window * (EARLY_EXIT_FACTOR if early_exit else 1)
@@ -246,7 +247,7 @@ def _follow_best(sim: Sim, portfolio: Portfolio, tries: int) -> int:
     state = portfolio.state[0]
     own = state.followed
     best = _predict(sim, portfolio, own)
-    if best == np.inf:  # some tasks are outside the window: the first weights are best on the whole
+    if best == np.inf:  # some tasks are outside the window: the first weights are best on average
         state.followed = 0
         if own != 0:
             _predict(sim, portfolio, 0)
@@ -271,9 +272,9 @@ def _next_contender(portfolio: Portfolio) -> int:
 
 @njit_noalloc
 def _improve_incumbent(sim: Sim, portfolio: Portfolio, new_job: bool, tries: int) -> int:
-    """Keep the incumbent, or adopt a plan if it is invalid or a contender is better.
+    """Keep the incumbent and try moves, or adopt a new plan.
 
-    Try moves.
+    A new plan is adopted if the incumbent is invalid or a contender is better.
     """
     state, count = portfolio.state[0], len(portfolio.weights)
     incumbent = plan_at(portfolio.stack, count)

@@ -3,7 +3,7 @@
 The highest rate of jobs that devices can keep up with is a linear program over the time that each
 device gives to each class of tasks (see `model/machines/capacity.py`). Its dual values are prices
 of device time: with prices y, a task costs `seconds on d x y[d]`, and at the optimum every class
-runs where it costs the least. A device that is scarce for others is expensive, so that a task which
+runs where it costs the least. A device that other classes need is expensive, so that a task which
 is nearly as quick elsewhere leaves it free (Al-Azzoni and Down 2008 use the primal values in the
 same way).
 
@@ -29,7 +29,7 @@ STEP = 0.5
 def update_prices(sim: Sim, plan: PlanState) -> bool:
     """Compute the prices again if jobs have arrived; their mean over the devices is 1.
 
-    Return whether prices matter: a job that is alone does not compete.
+    Return whether prices matter: a single job competes with no other one.
     """
     arrived, present = 0, 0
     for j in range(len(sim.job) - 1):

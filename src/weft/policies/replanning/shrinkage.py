@@ -1,12 +1,12 @@
 """Network that decides how far observed durations are trusted; compiled.
 
-The expected duration of a task kind on a device kind is the estimate times a factor, which is
-drawn from the observed ones towards 1 (`feedback.learn_durations`). How far depends on what cannot
-be seen directly: if estimates are wrong by kind, one observation says nearly all; if durations are
-noisy, even ten say little. The posterior mean of a random effect is `n m / (n + noise / bias)`,
-with n observations of mean m and the variances of noise and bias (Robbins 1956). A network reads
-the spread within and between kinds so far and returns the logarithm of that ratio, for a pair of
-kinds and for the mean of a device kind.
+The expected duration of a task kind on a device kind is the estimate times a factor, which is drawn
+from the observed ones towards 1 (`feedback.learn_durations`). How far depends on two things that
+cannot be seen directly: if estimates are wrong by kind, one observation shows nearly all of the
+error; if durations are noisy, even ten show little. The posterior mean of a random effect is `n m /
+(n + noise / bias)`, with n observations of mean m and the variances of noise and bias (Robbins
+1956). A network reads the spread within and between kinds so far and returns the logarithm of that
+ratio, for a pair of kinds and for the mean of a device kind.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import Sim
 
 OUTPUTS = 2
-"""Observations that the prior of a pair of kinds counts for, and that of a device kind."""
+"""Number of observations that the prior of a pair of kinds weighs, and that of a device kind."""
 LARGEST = 5.0
 """Largest absolute logarithm of such a number."""
 
@@ -33,12 +33,12 @@ class ShrinkageFeatures(NamedTuple):
     """Places of the features."""
 
     observed: int  # logarithm of the number of observations
-    repeated: int  # the same of observations beside the first of each pair of kinds
+    repeated: int  # the same, without the first observation of each pair of kinds
     pairs: int  # pairs of kinds that were observed
     total: int  # root mean square of log(observed / estimated duration)
-    within: int  # of its deviations from the means of pairs
-    between: int  # of these means
-    mean: int  # of all
+    within: int  # root mean square of the deviations from the means of pairs
+    between: int  # root mean square of these means
+    mean: int  # mean of all logarithms
     slowed: int  # share of the devices that are slower than usual, or down
     one: int
 
@@ -87,6 +87,6 @@ def describe_spread(sim: Sim, plan: PlanState, f: Numbers) -> None:
 
 @njit_noalloc
 def prior_of(network: QNetwork, which: int, features: Numbers) -> float:
-    """Return the observations that a prior counts for."""
+    """Return the number of observations that a prior weighs."""
     value = q_value(network, which, features)
     return float(np.exp(min(max(value, -LARGEST), LARGEST)))

@@ -17,11 +17,11 @@ from weft.sim.kernel.records import record
 from weft.sim.kernel.tables import DONE, Sim, Table
 
 EARLY_EXIT_FACTOR = 8
-"""Factor on the window of a plan that may exit early: it stops long before."""
+"""Factor on the window of a plan that may exit early, as it stops long before the end."""
 
 PRIOR = 3.0
-"""Observations that the estimate counts for, against those of a task kind on a device kind; and
-observations that the mean of a device kind counts for."""
+"""Number of observations of a task kind on a device kind that the estimate weighs; and the number
+that the mean of a device kind weighs."""
 
 TASK = record("rank least mean", "")  # upward rank; seconds on the fastest device, and on average
 INST = record("start finish", "device order")
@@ -37,7 +37,7 @@ PAIR = record("log_sum count square_sum factor", "")
 # expected / estimated duration
 HEAD = record("", "at job")  # place in `order` of the next task of a job
 PRIORS = record("estimate device_kind", "")
-# observations that the estimate of a duration, and the mean of a device kind, count for
+# number of observations that the estimate of a duration, and the mean of a device kind, weigh
 STATE = record("", "executions planned random groups priced")
 # executions that were observed; tasks placed; state of the random numbers of `incumbent`; groups;
 # jobs that had arrived when the prices were computed
@@ -61,7 +61,7 @@ class PlanState(NamedTuple):
     pair: Table  # (kinds, p)
     rate: FloatArray  # (kinds, p) expected / estimated duration at the present speed
     penalty_rate: FloatArray  # (p,) penalty per second of a task
-    arrival: FloatArray  # (p,) of the task that is being placed: arrival of its inputs,
+    arrival: FloatArray  # (p,) of the task that is being placed: the arrival of its inputs,
     seconds: FloatArray  # (p,) its duration,
     distance: FloatArray  # (p,) transfers between there and the other parents of its children,
     penalty: FloatArray  # (p,) and the penalty beside its finish

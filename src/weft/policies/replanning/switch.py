@@ -1,9 +1,9 @@
 """Network that decides whether to keep the incumbent plan or to plan again.
 
-Either is an option (Sutton, Precup and Singh 1999): a way to go on until the end, whose value is
-the outcome. An option is interrupted where the other one has the higher value (their section 4).
-With reliable costs an incumbent that is improved wins; with unreliable costs, or while jobs keep
-arriving, a new plan does. The observations show how reliable the costs are.
+Each of the two is an option (Sutton, Precup and Singh 1999): a way to go on until the end, whose
+value is the outcome. An option is interrupted if the other one has the higher value (section 4).
+With reliable costs an improved incumbent is better; with unreliable costs, or while jobs keep
+arriving, a new plan is. The observations show how reliable the costs are.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SwitchFeatures(NamedTuple):
     keep: int  # 1: the value of keeping the incumbent; 0: that of planning again
     kept: int  # 1: an incumbent is kept now
     noise: int  # root mean square of log(observed / estimated duration)
-    bias: int  # the same of its means by task kind and device kind
+    bias: int  # root mean square of the means of that logarithm by task kind and device kind
     observed: int  # logarithm of the number of observations
     slowed: int  # share of the devices that are slower than usual
     down: int  # share of the devices that are down

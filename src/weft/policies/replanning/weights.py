@@ -43,7 +43,7 @@ class Weights(NamedTuple):
     moved: int  # its mean duration, if the last plan had it elsewhere
     energy: int  # its duration there x power / mean power
     # expectations
-    overdue: int  # share of its duration that an overdue task is expected to take still
+    overdue: int  # share of its duration that an overdue task is still expected to take
     trust: int  # exponent of observed / estimated durations, by task kind and device kind
     # streams
     price: int  # score: its duration there x price of the device / mean price, see `prices`

@@ -1,14 +1,14 @@
 """Search over orders and choices of devices for the tasks that are left; compiled.
 
-The moves are those of the planner `anytime`: a task goes to another place in the order, or to
-another device: that of the earliest finish, that of a neighbour in the graph, or any; and moves
-that remove a wait of the critical path. A plan is judged by its mean value over the sampled
-futures of `residual`: the time of each job until its end; for the jobs that will come, the seconds
-that tasks occupy devices, by the price of the device; and the mean finish of the tasks, which keeps
-tasks with slack from drifting. A task may run its last parent again on its own device, right ahead
-of itself, once all its parents have ended: then both take one interval of the plan. The work is
-counted in placements of tasks, not in seconds, so that the same seed gives the same decisions on
-every machine.
+The moves are those of the planner `anytime`. A task goes to another place in the order; or to
+another device: that of the earliest finish, that of a neighbour in the graph, or any. Other moves
+remove a wait of the critical path. A plan is judged by its mean value over the sampled futures of
+`residual`. The value adds up the time of each job until its end; the seconds that tasks occupy
+devices, times the price of the device, which stand for the jobs that will come; and the mean finish
+of the tasks, so that tasks with slack do not start late without need. Once all parents of a task
+have ended, its last parent may run again on its own device, right ahead of it; both then take one
+interval of the plan. The work is counted in placements of tasks, not in seconds, so that the same
+seed gives the same decisions on every machine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from weft.sim.kernel.tables import Table
 Column = NDArray[Any]
 """(K, tasks) numbers."""
 WORK_PER_PAIR = 100
-"""Placements per pair of tasks after which a search ends: few tasks have few plans."""
+"""Placements per pair of tasks after which a search ends, as few tasks have few plans."""
 FIGURES = record("value best work", "path")
 # value of the plan, and of the best; placements so far; tasks on the critical path
 
@@ -60,7 +60,7 @@ class PlanChain(NamedTuple):
 
 
 def make_search_chain(tasks: int, jobs: int, p: int, futures: int) -> PlanChain:
-    """Allocate the memory of a search over so many tasks and jobs."""
+    """Allocate the memory of a search over a number of tasks and jobs."""
 
     def integers(*shape: int) -> IntArray:
         return np.zeros(shape, np.int64)
@@ -95,7 +95,7 @@ def make_search_chain(tasks: int, jobs: int, p: int, futures: int) -> PlanChain:
 
 @njit_inline
 def _keep_placed(left: Residual, c: PlanChain, k: int, first: int) -> float:
-    """Link the tasks before a place in the order again; return their value."""
+    """Link the tasks that come before a place in the order; return their value."""
     on, begin, end = c.device[k], c.start[k], c.finish[k]
     before, latest, ends, tail = c.before[k], c.latest[k], c.ends, left.tail[k]
     now, finish_weight = left.size[0].now, left.size[0].finish_weight / max(left.size[0].tasks, 1)
@@ -125,7 +125,7 @@ def place_from(
 ) -> float:
     """Place the tasks of a future from a place in the order on.
 
-    Return the value: the sum over jobs of the time until their end. Return inf as soon as it must
+    Return the value, the sum over jobs of the time until their end, or inf as soon as it must
     exceed the limit.
     """
     n, p = left.size[0].tasks, left.free.shape[1]
@@ -312,9 +312,9 @@ def _choose(left: Residual, c: PlanChain, size: int, new: int) -> int:
 def anneal(
     left: Residual, grid: FloatArray, c: PlanChain, work: float, start_temperature: float
 ) -> None:
-    """Try moves until so many tasks were placed; accept worse plans by temperature.
+    """Try moves until `work` placements are made; accept worse plans by temperature.
 
-    The temperature is the start temperature times the value, and falls to 0 with the work.
+    The temperature is the start temperature times the value, and falls to 0 as the work is used.
     """
     n, begun = left.size[0].tasks, c.figures[0].work
     order, work = c.order[:n], min(work, float(WORK_PER_PAIR * n * n))

@@ -32,22 +32,22 @@ from weft.sim.kernel.tables import JOB_HERE, READY, Sim, Table
 from weft.sim.renumbering import Renumbering
 
 SEARCH_CELLS = 10_000
-"""Most tasks of the window x devices for a search; above it, the best plan decides alone."""
+"""Most tasks x devices of the window for which there is a search; beyond, the best plan decides."""
 
 LARGE_WORK = 1e8
-"""Placements per event x tasks left: with more than thousands of tasks, an event gets less work."""
+"""The work of an event is at most this over the tasks left, which matters from thousands on."""
 
 JOB_WORK = 60_000.0
-"""Placements after which no further job is moved ahead of all others, nor ahead of another one."""
+"""Placements after which each of the two ways to move whole jobs ends."""
 
 LEAST_SPREAD = 0.02
-"""Spread of the durations below which they count as exact: the expected future is the only one."""
+"""Least spread of durations for sampled futures; below it, only the expected future counts."""
 
 STATE = record(
     "work first_work temperature occupancy finish_weight",
     "futures planned_copies job_moves pinned sampled_jobs window kept arrived gone",
 )
-# The first ones are `SearchOptions`. kept: tasks of the incumbent; arrived: jobs when it was made;
+# The first fields are `SearchOptions`. kept: tasks of the incumbent; arrived: jobs at that time;
 # gone: jobs that have left the tables
 
 
@@ -58,20 +58,20 @@ class SearchOptions:
     Parameters
     ----------
     work : placements of tasks per event, in all futures together; 10,000 take about 1 ms
-    first_work : the same when a job has arrived
-    futures : the expected future and sampled ones, in which a plan is judged; while durations are
-        as estimated, the expected one alone
+    first_work : placements at an event at which a job has arrived
+    futures : number of futures in which a plan is judged: the expected one, and sampled ones. While
+        durations are as estimated, there is only the expected one
     temperature : first temperature of the annealing, as a share of the value; 0: no plan gets worse
     copies : whether a device may run a parent again instead of waiting for its data
-    planned_copies : whether plans have such copies too; else tasks get them when they start
-    occupancy : in streams, the value of a second of a device for the jobs that will come: the
-        share of the devices times so many jobs that wait a second longer
+    planned_copies : whether plans contain such copies; if not, a copy is decided when a task starts
+    occupancy : in streams, the cost of using a device for a second, since jobs that will come wait
+        for it: this number of job seconds, divided by the number of devices
     job_moves : whether to try each job ahead of all others, behind them, and ahead of each other
         one
-    pinned : whether tasks start the search on the device of the plan, not on that of the earliest
-        finish; a placement takes less work then
-    sampled_jobs : jobs that will come in the futures of a stream, twins of those that have
-        arrived, at the observed rate
+    pinned : whether the search starts with each task on its device in the plan, not on the device
+        of its earliest finish; a placement then takes less work
+    sampled_jobs : number of future jobs in the sampled futures of a stream: copies of jobs that
+        have arrived, at the observed rate
     finish_weight : weight of the mean finish of the tasks, beside the end of a job
     """
 
@@ -111,7 +111,7 @@ class IncumbentSearch(NamedTuple):
 def make_search(
     workload: Workload, sim: Sim, tasks: int, options: SearchOptions, *, seed: int
 ) -> IncumbentSearch:
-    """Allocate a search for at most so many tasks at a time."""
+    """Allocate a search over at most `tasks` tasks at a time."""
     tasks, p = min(tasks, len(sim.inst)), workload.cluster.p
     state = np.zeros(1, STATE)
     for name in state.dtype.names or ():
@@ -209,7 +209,10 @@ def _tasks_left(sim: Sim) -> int:
 
 @njit_inline
 def _weigh_occupancy(sim: Sim, plan: PlanState, search: IncumbentSearch, arrived: int) -> None:
-    """Price the seconds of devices, for the jobs to come, once two have arrived."""
+    """Set the price of a second of each device; it is 0 until two jobs have arrived.
+
+    The price stands for the jobs that will come.
+    """
     left, p, weight = search.left, len(sim.device), search.state[0].occupancy
     for d in range(p):
         priced = plan.price[d] if plan.state[0].priced > 0 else 1.0
@@ -269,8 +272,8 @@ def _move_jobs(sim: Sim, search: IncumbentSearch) -> None:
     """Try each job ahead of all others, on its devices or any, and behind them.
 
     Jobs have no edges between them, so parents stay ahead of their children. Single tasks would
-    have to pass the tasks of another job one by one, and each step alone makes the plan worse.
-    With many jobs it ends after `JOB_WORK`.
+    have to pass the tasks of another job one by one, and each step alone makes the plan worse. The
+    trials end after `JOB_WORK` placements.
     """
     left, chain, n = search.left, search.chain, search.left.size[0].tasks
     most = chain.figures[0].work + JOB_WORK
@@ -295,9 +298,8 @@ def _move_jobs(sim: Sim, search: IncumbentSearch) -> None:
 def _swap_jobs(sim: Sim, search: IncumbentSearch) -> None:
     """Try each job ahead of each other one, on their devices or any.
 
-    It ends after `JOB_WORK`.
-
-    The tasks of both take the places that both have in the order; those of other jobs stay.
+    The tasks of the two jobs share the places that both had in the order; tasks of other jobs stay.
+    The trials end after `JOB_WORK` placements.
     """
     left, chain, n = search.left, search.chain, search.left.size[0].tasks
     most, jobs = chain.figures[0].work + JOB_WORK, left.size[0].present
@@ -336,7 +338,7 @@ def put_ahead(search: IncumbentSearch, ahead: int, behind: int) -> bool:
 
 @njit_noalloc
 def _order_parents_first(search: IncumbentSearch) -> None:
-    """Fill in the order from `stack`: each task behind its parents, else as given."""
+    """Fill in the order from `stack`, with each task moved behind its parents."""
     left, chain, n = search.left, search.chain, search.left.size[0].tasks
     for t in range(n):
         search.seen[t] = 0

@@ -1,10 +1,10 @@
 """The problem that is left: uncommitted tasks, busy devices, sampled futures.
 
-Built at every event from the simulation and a plan of `replanning`, which supplies the tasks in
-the window, the expected durations as observed so far, and the expected ends of committed tasks.
-Future 0 is the expected one; in the others every task takes a random factor longer, with the
-spread that was observed. In streams, futures may have jobs that will come (`_sample_jobs`): twins
-of jobs that have arrived, at the observed rate.
+It is built at every event from the simulation and a plan of `replanning`, which supplies the tasks
+in the window, the expected durations from observations so far, and the expected ends of committed
+tasks. Future 0 is the expected one; in the others the duration of every task has a random factor,
+with the observed spread. In streams, futures may contain jobs that will come (`_sample_jobs`):
+copies of jobs that have arrived, at the observed rate.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from weft.sim.kernel.records import record
 from weft.sim.kernel.tables import DONE, JOB_AHEAD, READY, WAITING, Sim, Table
 
 SIZE = record("now finish_weight", "tasks real futures jobs present copies")
-"""Time; value of the mean finish of a task, see `anneal`; tasks left, those of jobs present,
-futures in use, jobs whose ends count, those present, and 1 if plans have copies of parents."""
+"""Time; value of the mean finish of a task, see `anneal`; numbers of tasks left, of those of jobs
+present, of futures in use, of jobs whose ends count, of jobs present; 1 if plans have copies."""
 
 
 class Residual(NamedTuple):
@@ -60,7 +60,7 @@ class Residual(NamedTuple):
 def make_residual(
     workload: Workload, sim: Sim, tasks: int, futures: int, seed: int, *, sampled_jobs: int = 0
 ) -> Residual:
-    """Allocate the memory for so many tasks, futures and sampled jobs."""
+    """Allocate the memory for numbers of tasks, futures and sampled jobs."""
     sizes = [problem.m for problem in workload.problems]
     edges = sum(sizes[t] for t in workload.template.tolist()) + sampled_jobs * max(sizes)
     n = min(tasks, len(sim.inst)) + sampled_jobs * max(problem.n for problem in workload.problems)
@@ -139,7 +139,7 @@ def fill(
 
 @njit_noalloc
 def _sample_jobs(sim: Sim, plan: PlanState, left: Residual, sampled_jobs: int) -> None:
-    """Add jobs that will come: random twins of jobs that have arrived, at their rate."""
+    """Add jobs that will come: random copies of jobs that have arrived, at their rate."""
     size, arrived, first = left.size[0], 0, np.inf
     for j in range(len(sim.job) - 1):
         if sim.job[j].state != JOB_AHEAD:
@@ -171,7 +171,7 @@ def _sample_jobs(sim: Sim, plan: PlanState, left: Residual, sampled_jobs: int) -
 
 @njit_inline
 def _normal(random: np.ndarray) -> float:
-    """Draw from about the standard normal distribution: a sum of uniform numbers."""
+    """Draw an approximately standard normal number: a sum of uniform numbers."""
     total = 0.0
     for _ in range(12):
         total += uniform(random)
@@ -264,7 +264,7 @@ def _arrive(
 def _arrive_from_done(
     sim: Sim, plan: PlanState, left: Residual, t: int, parent: int, data: float
 ) -> None:
-    """Take the data of a finished parent, or of a copy, from where it arrives first."""
+    """Let the data of a finished parent arrive from its quickest execution."""
     now, eager = left.size[0].now, sim.world[0].eager == 1
     for d in range(len(sim.device)):
         soonest, x = np.inf, sim.inst[parent].result
@@ -295,7 +295,7 @@ def _link_children(sim: Sim, left: Residual) -> None:
 
 @njit_inline
 def _compute_tails(sim: Sim, plan: PlanState, left: Residual) -> None:
-    """Compute the least seconds behind each task, outside the window by rank."""
+    """Compute the least seconds behind each task; outside the window, by its rank."""
     p = len(sim.device)
     for t in range(left.size[0].tasks - 1, -1, -1):  # children have higher numbers
         i = left.instance[t]

@@ -1,12 +1,12 @@
 """Candidates of the two-stage scheduler: which ready task, then which device.
 
 At an event with an idle device and a ready task, all tasks in the window are planned
-(`policies/replanning/placement.py`). Then decisions follow, in two stages. A *task decision* has as
-candidates the ready tasks that an idle device can run, and to wait, which ends the moment (if a
-device is busy). A *device decision* has as candidates the idle devices that can run the chosen
-task, and to hold the task, which removes it from this moment. The number of candidates varies; each
-has the same number of features, and is scored with shared weights. The features describe the
-candidate by the plan, so that following the plan is easy to learn.
+(`policies/replanning/placement.py`). Then decisions follow, in two stages. The candidates of a
+*task decision* are the ready tasks that an idle device can run and, if a device is busy, to wait,
+which ends the moment. The candidates of a *device decision* are the idle devices that can run the
+chosen task, and to hold the task, which removes it from this moment. The number of candidates
+varies; each has the same number of features and is scored with the same weights. The features
+compare the candidate with the plan, so that following the plan is easy to learn.
 
 The reward of a moment is the change of the predicted completion times, summed over the jobs
 present, in mean critical paths. Along a run it adds up to minus (completion - first prediction):
@@ -197,7 +197,7 @@ def _candidate_tasks(sim: Sim, plan: PlanState, candidates: Candidates, weights:
         _describe_state(sim, candidates, f)
         candidates.item[count] = i
         count += 1
-    if count > 0 and candidates.state[0].busy > 0:  # else no event would ever follow
+    if count > 0 and candidates.state[0].busy > 0:  # otherwise no event would follow
         f = candidates.feature[count]
         f[:] = 0.0
         until = (_next_end(plan, now) - now) / max(seconds, 1e-300)
@@ -335,7 +335,7 @@ def _path(sim: Sim, plan: PlanState, j: int) -> float:
 
 @njit_inline
 def _busy_shares(sim: Sim, plan: PlanState) -> tuple[float, float]:
-    """Return the share of the devices that run a task, and their share of the power."""
+    """Return the share of devices that run a task, and their share of the power."""
     p, busy, power = len(sim.device), 0, 0.0
     for d in range(p):
         if sim.device[d].running >= 0:

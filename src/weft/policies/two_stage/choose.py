@@ -30,7 +30,7 @@ def planned_choice(candidates: Candidates) -> int:
     count, item = candidates.state[0].count, candidates.item
     best, highest = count - 1, -np.inf
     for c in range(count):
-        # Of devices at most one is planned, so that the urgency of tasks serves for both stages.
+        # At most one device is planned, so the urgency of tasks decides in both stages.
         urgency = candidates.feature[c, OF_TASK.urgency]
         planned = candidates.feature[c, OF_TASK.planned] == 1.0 and item[c] >= 0
         if planned and _before(urgency, item[c], highest, item[best]):

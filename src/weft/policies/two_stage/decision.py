@@ -72,7 +72,7 @@ OF_TASK, OF_DEVICE = TaskFeatures(*range(FEATURES)), DeviceFeatures(*range(FEATU
 
 
 OWN_FEATURES = OF_TASK.ready
-"""The first features differ between the candidates of a decision; those from here on do not."""
+"""Features before this place differ between the candidates of a decision; the others do not."""
 
 
 class Rewards(NamedTuple):

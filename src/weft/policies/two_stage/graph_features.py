@@ -11,15 +11,15 @@ from weft.sim.kernel.queues import task_of
 from weft.sim.kernel.tables import DONE, Sim
 
 MOST_CHILDREN = 32
-"""Children that are looked at."""
+"""Most children that are looked at."""
 
 
 @njit_noalloc
 def describe_graph(sim: Sim, plan: PlanState, i: int) -> tuple[float, float, float]:
     """Describe a ready task by its children.
 
-    Return how many wait for this task alone, the largest share of the parents of a child that
-    have ended, and the transfer to the child with the highest rank, in seconds.
+    Return the number of children that wait for this task alone, the largest share of ended parents
+    of a child, and the seconds of the transfer to the child with the highest rank.
     """
     g, opens, joins, highest = task_of(sim, i), 0.0, 0.0, 0.0
     first, last = sim.task[g].succ, sim.task[g + 1].succ
