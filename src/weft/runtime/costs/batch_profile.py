@@ -74,7 +74,7 @@ def profile_batches(
 ) -> BatchProfile:
     """Run a function on lists of 1, 2, ... equal items; measure the first call apart.
 
-    Sizes take turns, so that a machine that slows down does not bend the curve.
+    Sizes take turns, so that a machine that slows down does not distort the curve.
 
     Examples
     --------

@@ -16,7 +16,7 @@ from weft.model.costs import distinct_pairs
 from weft.runtime.costs.imputation import impute_kinds
 
 NOISE = 2e-4
-"""Smallest difference in seconds between measured and predicted that counts."""
+"""Smallest difference between measured and predicted seconds that counts."""
 
 LARGEST = 20_000_000
 """Largest duration matrix that is corrected, in entries."""
@@ -27,8 +27,8 @@ class DriftDetector:
 
     Parameters
     ----------
-    least : measurements per kind and device before they count: the median of fewer may be that of
-        one slow moment
+    least : number of measurements per kind and device from which they count; the median of fewer
+        may be that of one slow moment
 
     Examples
     --------
@@ -80,7 +80,7 @@ class DriftDetector:
         return True
 
     def _estimated(self, template: int, task: int, device: int) -> float:
-        """Return `Problem.duration`, quicker than from arrays."""
+        """Return the same as `Problem.duration`, in less time."""
         problem = self.workload.problems[template]
         known = self._costs.get(template)
         if known is None or known[0] is not problem:
@@ -106,7 +106,7 @@ class DriftDetector:
 
 
 def _median(values: deque[float]) -> float:
-    """Return what `statistics.median` does, in a third of its time."""
+    """Return the same as `statistics.median`, in a third of its time."""
     ordered, half = sorted(values), len(values) // 2
     return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
 

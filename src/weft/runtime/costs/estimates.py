@@ -22,13 +22,13 @@ TRANSFERS = 3
 """Measured transfers between two kinds of devices required to use them."""
 
 PORT_QUANTILE = 0.9
-"""Quantile of the rates of a link that shows its ports: most transfers share them with others."""
+"""Quantile of the rates of a link taken as the rate of its ports, which most transfers share."""
 
 LARGE = 65536
-"""Bytes from which a transfer shows the rate of a link rather than its latency."""
+"""Least bytes of a transfer that shows the rate of a link rather than its latency."""
 
 LEAST_READ = 4096
-"""Measured bytes that a task reads from which they count for its duration."""
+"""Least measured bytes read by a task that count for its duration."""
 
 _Ports = dict[str, tuple[float, int]]
 """Kind of device -> best rate of its port in one direction, and transfers that show it."""
@@ -73,14 +73,14 @@ def estimated_problem(
     keys : keys of the tasks in the history; None: their kinds
     devices : name or kind of the device each task needs, empty: any; `GPU` for any GPU
     learned : use the cold starts and batch curves of the history too
-    given : tasks whose work is an estimate even if it is 0
+    given : tasks whose work counts as an estimate even if it is 0
     """
     sized = workflow if workflow.durations or workflow.work.any() else _with_work(workflow, given)
     if history is not None:
         cluster = with_measured_links(cluster, history)
     rows = [] if history is None else usual_rows(history.tasks)
     keys = keys_of(workflow) if keys is None else keys
-    # The size of a result does not depend on whether its worker was cold.
+    # Result sizes are the same on cold and warm workers.
     every = [] if history is None else history.tasks
     bound = Problem.bind(with_measured_data(sized, every, keys), cluster)
     problem = restricted(bound, devices) if any(devices) else bound
@@ -150,8 +150,8 @@ def _by_task(problem: Problem, seconds: FloatArray) -> Problem:
 def with_measured_links(cluster: Cluster, history: History) -> Cluster:
     """Return the cluster with measured links, where there are at least `TRANSFERS`.
 
-    The other links between nodes follow from the ports of both ends, as far as transfers of these
-    show them: an unmeasured link is no free one. Within a device nothing moves, whatever was
+    Another link between nodes gets the lower rate of the ports at its ends, as far as transfers
+    show them, because an unmeasured link is not free. Within a device nothing moves, whatever was
     measured between two of its kind.
     """
     known = {
@@ -191,8 +191,8 @@ def _ports(rows: Sequence[LinkRow]) -> tuple[Callable[[str], float], Callable[[s
 
     A rate is the best of the usual rates of its links.
 
-    A port that was hardly seen in one direction is at least as quick there as in the other; one
-    never seen is a usual one.
+    A port with few transfers in one direction is at least as quick there as in the other direction.
+    A port without transfers has the median rate.
     """
     large = [row for row in rows if row.data >= LARGE and row.seconds > 0]
     rates: dict[tuple[str, str], list[float]] = {}
@@ -243,8 +243,8 @@ def input_bytes(workflow: Workflow, data: FloatArray, task: int) -> float:
 def sum_input_bytes(given: Sequence[float], measured: Sequence[float]) -> float:
     """Return the sum of given bytes, and of measured ones where none are given.
 
-    Measured bytes are rounded to two digits, so that runs alike have the same key; few do not
-    count.
+    Measured bytes are rounded to two digits, so that similar runs have the same key; below
+    `LEAST_READ` they do not count.
 
     Examples
     --------
@@ -262,8 +262,8 @@ def _measured(
 
     They are computed once per kind and size.
 
-    A size that was measured on some devices is unknown on the others: how they differ says more
-    than other sizes, which may be far away.
+    A size measured on some devices stays unknown on the others: the ratio between devices predicts
+    it better than other sizes do, which may be far away.
     """
     model = CostModel(rows)
     kinds = list(dict.fromkeys(cluster.kinds))

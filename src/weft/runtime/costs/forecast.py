@@ -41,7 +41,7 @@ def forecast(
     history : the measurements of earlier runs (`weft.run` keeps them)
     past : traces of earlier runs, in place of a history
     scores : `Forecast.score` of earlier forecasts; default: those in the history
-    state : how far the run is, such as `RunState.during(plan, trace, now)`; default: before it
+    state : state of the run, such as `RunState.during(plan, trace, now)`; default: before its start
 
     Examples
     --------
@@ -101,7 +101,7 @@ class Forecaster:
         """Return a forecast from about `FORECAST_SECONDS` ago; None before the first one."""
         if now - self._asked >= FORECAST_SECONDS:
             self._asked = now
-            with suppress(RuntimeError, IndexError):  # the run continues while this looks at it
+            with suppress(RuntimeError, IndexError):  # the run may change the state meanwhile
                 self._latest = self.current(life, now)
         return self._latest
 

@@ -73,7 +73,7 @@ _DROP_LINK = _DROP.format("link", "source = ? AND target = ?") + _OFFSET
 
 
 class HistoryUnusable(InvalidInput):
-    """A history that cannot be read or written; `damaged`: whatever happens later."""
+    """A history that cannot be read or written; `damaged`: not a matter of time."""
 
     def __init__(self, text: str, *, damaged: bool = False) -> None:
         super().__init__(text)
@@ -147,7 +147,7 @@ class History:
         self._stale = True
 
     def add_score(self, workflow: str, score: float) -> None:
-        """Add how far off the forecast of a run was, in predicted widths; drop the oldest."""
+        """Add the error of a run's forecast, in predicted widths; drop the oldest."""
         with self._transaction(write=True) as db:
             db.execute(
                 "INSERT INTO forecast (workflow, score, at) VALUES (?, ?, ?)",
@@ -188,7 +188,7 @@ class History:
         """Return the measured tasks, the oldest first."""
         if self._stale:
             self._stale = False
-            with suppress(HistoryUnusable):  # the rows of before will do
+            with suppress(HistoryUnusable):  # then the rows read before are used
                 self.refresh()
         return self._tasks
 
@@ -249,7 +249,7 @@ class History:
                 groups.setdefault((*row[:4], row.sizes), []).append(row)
         for key, rows in groups.items():
             warm = usual_rows(rows)
-            groups[key] = warm if len(warm) > 1 else rows  # one alone has no scatter
+            groups[key] = warm if len(warm) > 1 else rows  # a single row has no scatter
         times = sorted(row.at for rows in groups.values() for row in rows)
         runs = {at: run for run, at in enumerate(dict.fromkeys(times))}
         return [

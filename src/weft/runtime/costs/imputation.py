@@ -5,9 +5,9 @@
 A first run measures large tasks on some devices and small ones on others, and each pair of task and
 device once or never. `impute_logs` takes the logarithm of a duration to be a sum of three parts:
 one of the task, one of the device, and one of the task kind on the device. All parts are fitted
-together, so that a device that ran only small tasks does not look quick. Measurements count by
-their seconds: plans are made for the long tasks, and short ones say little, as one interruption
-doubles them.
+together, so that a device that ran only small tasks does not look quick. The weight of a
+measurement is its seconds: plans depend on the long tasks, and short ones show little, as a single
+interruption doubles them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ KIND_ROUNDS = 50
 def impute_logs(logs: FloatArray, seconds: FloatArray, kind: IntArray) -> FloatArray:
     """Return an (n, p) matrix of fitted logarithms; NaN in `logs` is a gap.
 
-    The part of a kind on a device counts as far as it was measured for longer than one usual
-    second of the history: that of a kind which took milliseconds there is next to nothing.
+    The part of a kind on a device is shrunk towards 0, the more the fewer seconds it was measured
+    for: the part of a kind that took milliseconds there is nearly 0.
 
     Parameters
     ----------
@@ -57,8 +57,9 @@ def impute_logs(logs: FloatArray, seconds: FloatArray, kind: IntArray) -> FloatA
 def impute_kinds(logs: FloatArray) -> FloatArray:
     """Fill the gaps of a (kinds, p) matrix of logarithms.
 
-    An entry is the usual one of its kind plus that of its device: a device that is twice as slow
-    for all kinds measured on it is so for the others too. A kind without entries is a usual one.
+    An entry is the mean of its kind plus the deviation of its device: a device that is twice as
+    slow for all kinds measured on it is also twice as slow for the others. A kind without entries
+    gets the median of all.
 
     Examples
     --------
@@ -91,7 +92,7 @@ def _with_usual(task: FloatArray, seen: np.ndarray, kind: IntArray) -> FloatArra
 
 
 def _distinct(logs: FloatArray, kind: IntArray) -> tuple[FloatArray, IntArray, IntArray]:
-    """Return the distinct rows, a task that has each, and the row of each task."""
+    """Return the distinct rows, one task of each, and the row of each task."""
     table = np.column_stack([kind, np.nan_to_num(logs, nan=np.inf)])
     _, first, row = np.unique(table, axis=0, return_index=True, return_inverse=True)
     return logs[first], first, row.reshape(-1)

@@ -1,8 +1,9 @@
 """Facts about devices, learned from runs: cold starts and batch curves.
 
 The first execution of a function on a worker loads modules, models or data; later ones do not. The
-history keeps the two apart: estimates of durations come from warm executions, and what cold ones
-took beyond them becomes the set-up of the task kind. Batches of several sizes give a batch curve.
+history keeps the two apart: estimates of durations come from warm executions, and the additional
+seconds of cold ones become the set-up of the task kind. Batches of several sizes give a batch
+curve.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ COLD_STARTS = 2
 """Measured cold starts of a task kind on a device kind required to use them."""
 
 LEAST_SECONDS, LEAST_SHARE = 0.01, 0.2
-"""A set-up counts if it takes longer than this, and than this share of a warm execution."""
+"""Least seconds of a set-up that counts, and least share of a warm execution."""
 
 Pair = tuple[str, str]
 """Task kind and device kind of measurements."""

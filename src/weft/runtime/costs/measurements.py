@@ -56,9 +56,9 @@ class LinkRow(NamedTuple):
 
 
 def usual_rows(rows: Sequence[TaskRow], *, batches: bool = False) -> list[TaskRow]:
-    """Return the warm executions, alone unless `batches`.
+    """Return the warm executions; those in batches only with `batches`.
 
-    A kind and device without any has all its executions.
+    Of a kind and device without such executions, return all.
 
     Examples
     --------

@@ -50,7 +50,7 @@ class Recorder(Observer):
             _WARM_WORKERS.clear()
 
     def replace(self, problem: int, workflow: Workflow) -> None:
-        """Set the workflow of a problem: a new one, or in the place of another."""
+        """Set the workflow of a problem, which is new or replaces another one."""
         self.workflows[problem : problem + 1] = [workflow]
 
     def finished(
@@ -82,7 +82,7 @@ class Recorder(Observer):
             self._links.append((source, cluster.kinds[event.device], moved.data, moved.seconds))
 
     def _read(self, template: int, first: int, task: int) -> float:
-        """Return the bytes that a task has read: as given, else as its parents returned."""
+        """Return the bytes that a task has read: as given, or as its parents returned."""
         w = self.workflows[template]
         edges = w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]]
         parents = w.src[edges].tolist()

@@ -74,7 +74,7 @@ def fit_link(rows: np.ndarray) -> tuple[float, float]:
         for half in (rows[order][: (len(rows) + 1) // 2], rows[order][len(rows) // 2 :])
     )
     slope = (large[1] - small[1]) / (large[0] - small[0]) if large[0] > small[0] else 0.0
-    # Transfers that share a link scatter: a line above the quickest of them is no line at all.
+    # Transfers that share a link scatter; a line above the quickest of them is useless.
     if slope <= 0 or small[1] - small[0] * slope > rows[:, 1].min():
         typical = np.median(rows[:, 1] / np.maximum(rows[:, 0], 1.0))
         return (float(1 / typical) if typical > 0 else float("inf")), 0.0

@@ -1,8 +1,8 @@
 """Starting planned tasks on nodes whose tasks share capacities.
 
-Tasks start in their planned order. A task that fits may overtake one that waits for room on the
-same node if it does not delay that one, judged by the expected ends of what runs there (EASY
-backfilling: Lifka 1995).
+Tasks start in their planned order. A task that fits may overtake a task that waits for room on the
+same node, unless that delays the waiting one, by the expected ends of the tasks that run there
+(EASY backfilling: Lifka 1995).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _delays(life: LiveLifecycle, instance: int, waiting: int, device: int, now: 
 
 
 def _ends(life: LiveLifecycle, node: int, now: float) -> list[tuple[float, FloatArray]]:
-    """Return the expected ends of what runs on a node, in order, and what each frees."""
+    """Return the expected ends of groups on a node, in order, and what each frees."""
     ends = []
     for device, machine in enumerate(life.machines):
         if machine.running is not None and life.room.node(device) == node:

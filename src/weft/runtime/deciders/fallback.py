@@ -29,8 +29,8 @@ class FallbackDecider:
     def begin(self, *, refuses: bool = True) -> None:
         """Let the decider plan, rank and compile before the clock starts.
 
-        A decider that `refuses` the workload on purpose ends the run before it begins, because
-        somebody chose it for this workload; otherwise it is replaced, as after other errors.
+        With `refuses`, a decider that refuses the workload ends the run before it begins, because
+        the user chose it for this workload; otherwise it is replaced, as after other errors.
         """
         self.begun = True
         try:

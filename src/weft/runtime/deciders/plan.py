@@ -31,35 +31,35 @@ OPEN = (State.WAITING, *POOL)
 """States of uncommitted instances, which a new plan may move."""
 
 MOST_REPLAYED = 5_000
-"""Tasks up to which plans are compared on shared links."""
+"""Most tasks for which plans are compared on shared links."""
 
 REPLAN_SECONDS = 1.0
 """Time limit of a search during a run, while devices may wait."""
 
 PLANNING_SHARE = 0.05
-"""Largest share of a run in which new plans are made for better estimates or more devices."""
+"""Largest share of a run spent on new plans for better estimates or more devices."""
 
 REFINED_SHARE = 0.02
-"""Seconds for which a plan on shared links is improved, as a share of its makespan."""
+"""Time for improving a plan on shared links, as a share of its makespan."""
 
 LINK_SLOWDOWNS = (4.0, 16.0, 64.0)
-"""Factors by which links are assumed slower, for plans that move less and less."""
+"""Factors by which links are assumed slower; larger ones give plans that move less data."""
 
 TRANSFER_WEIGHT = 0.3
-"""Seconds of the makespan for which a plan gives up a second of transfers.
+"""Seconds of the makespan that a second of transfers is worth.
 
 Hosts that send and receive compute more slowly, and a plan that moves little stays good where
 links are slower than measured."""
 
 
 class RemainingWork(NamedTuple):
-    """The uncommitted instances of a run, and their problem, where stubs follow them."""
+    """The uncommitted instances of a run, and a problem of these and of stubs."""
 
     instances: list[int]
     problem: Problem
 
     def seconds(self, plan: Sequence[tuple[int, int]]) -> float:
-        """Return how long (instance, device) in this order take, by replay."""
+        """Return the makespan of instances on devices, in this order, by replay."""
         number = {i: k for k, i in enumerate(self.instances)}
         able = np.isfinite(self.problem.pace).argmax(axis=1)[self.problem.row]
         place = np.zeros(self.problem.n)  # stubs come first
@@ -72,7 +72,7 @@ class RemainingWork(NamedTuple):
 class LastDecision(NamedTuple):
     """Time and executions at the last decision, and its device.
 
-    Devices before this one have no room at that moment: its decisions change nothing for them.
+    Devices with lower numbers have no room at that moment, and a decision does not change that.
     """
 
     time: float
@@ -126,9 +126,9 @@ class PlanDecider:
         self._new: list[int] = []
         self._stale = False
         self._unseen = False
-        """Something changed since the last decision."""
+        """Whether something changed since the last decision."""
         self._again = -inf
-        """When the next plan is due that can wait."""
+        """Time from which a new plan may be made that is not urgent."""
         self._last = NO_DECISION
         if self.replan and isinstance(self.planner, ListPlanner):
             _compile_order_of_ties()
@@ -143,7 +143,7 @@ class PlanDecider:
         self._new.append(job)
 
     def changed(self, life: LiveLifecycle, now: float) -> None:
-        """Plan again at the next decision, or once planning has taken little of the run."""
+        """Plan again, at once or when planning has taken a small share of the run."""
         self._stale = self._unseen = True
 
     def decide(self, life: LiveLifecycle, now: float) -> Decision | None:
@@ -264,7 +264,7 @@ class PlanDecider:
         return self._with_few_moves(shared, schedule, limit)
 
     def _with_few_moves(self, problem: Problem, first: Schedule, limit: float | None) -> Schedule:
-        """Return a plan on shared links that is short, and moves little."""
+        """Return a plan on shared links that is short and moves little data."""
         others = [
             replayed(
                 problem, solve(self.planner, independent(problem, k), limit, self.seed).schedule
@@ -382,8 +382,8 @@ def _in_order(
 
 
 def _compile_order_of_ties() -> None:
-    """Compile before the clock starts what only a new plan needs.
+    """Compile, before the clock starts, the kernels that only a new plan needs.
 
-    Stubs take no time, so their ranks tie with those of other tasks.
+    A new plan has stubs, which take no time, so that ranks tie.
     """
     rank_order(Problem.from_arrays([[0.0], [0.0]], [[1, 0]]), np.zeros(2))

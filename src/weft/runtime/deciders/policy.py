@@ -50,7 +50,7 @@ class PolicyDecider:
         self.policy.begin(life.workload, seed=self.seed)
 
     def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
-        """Do nothing: the view shows it."""
+        """Do nothing, as the view shows the change."""
 
     def changed(self, life: LiveLifecycle, now: float) -> None:
         """Restart the policy if there are more devices or jobs than before."""

@@ -125,7 +125,7 @@ def _rows_of_costs(
 def _seconds(life: LiveLifecycle, work: FloatArray, costs: FloatArray) -> FloatArray:
     """Return seconds per device, inf where down.
 
-    A task that no device that is up can run gets its seconds as if all devices were up.
+    If no device that is up can run a task, it gets its seconds as if all devices were up.
     """
     pace = np.array([m.pace for m in life.machines])
     usual = work[:, None] * np.where(np.isfinite(costs), costs, np.nan)

@@ -38,10 +38,10 @@ class RuleDecider:
         life.fresh = list(life.ready)
 
     def arrived(self, life: LiveLifecycle, job: int, now: float) -> None:
-        """Do nothing: the life cycle shows it."""
+        """Do nothing, as the life cycle shows the arrival."""
 
     def changed(self, life: LiveLifecycle, now: float) -> None:
-        """Recompute the order if there are new jobs, or may be in the place of ended ones."""
+        """Recompute the order if jobs were added or may have replaced ended ones."""
         if self.policy.by_job or len(self._keys) < life.workload.instances:
             self.begin(life)
 
@@ -134,7 +134,7 @@ def _place(
         if placement != "fastest":
             free = max(life.free_at(d, now), now)
             if best is not None and free + cost >= least:
-                continue  # inputs can only delay it further
+                continue  # inputs can only delay the task further
             cost += max(free, life.arrival(members, d, now))
         if best is None or cost < least:
             best, least = d, cost

@@ -13,7 +13,7 @@ from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.sim.view import Block, Decision, Policy, View
 
 LOGGED = 100_000
-"""Decisions that a report covers: the last ones."""
+"""Number of latest decisions that a report covers."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class ShadowReport:
     ----------
     asked : number of decisions
     same_task, same_device, same : number of decisions that agree
-    waited : how often the shadow would have waited
-    erred : how often it raised or decided nonsense
+    waited : number of decisions at which the shadow would have waited
+    erred : how often it raised an error or made an invalid decision
     gain : mean seconds by which its choice was expected to finish earlier, for the same task
     """
 

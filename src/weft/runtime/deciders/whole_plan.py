@@ -1,8 +1,8 @@
 """Plans that a backend executes as a whole, without the driver.
 
-If a task fails or a device is lost, the driver takes over. If measured and predicted times drift
-so far apart that another plan would be better, the backend retracts the tasks that have not begun
-and gets the new plan.
+If a task fails or a device is lost, the driver takes over. If measured times depart so far from
+predicted ones that another plan is better, the backend retracts the tasks that have not begun and
+receives the new plan.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ParentsFirst:
         self._ended[instance] = event
 
     def take(self) -> Iterator[tuple[int, Finished]]:
-        """Yield the ends whose parents were yielded before, or are not of the plan."""
+        """Yield ends whose parents were yielded before or are not part of the plan."""
         while ready := [i for i in self._ended if self._open.keys().isdisjoint(self._open[i])]:
             for instance in ready:
                 del self._open[instance]
@@ -86,9 +86,9 @@ def run_whole(
 ) -> None:
     """Run the plan of a decider as a whole, if possible; `Driver.run` does the rest.
 
-    If nothing is `measured`, a plan is a guess. Then the engine places the tasks, if it can: it
-    sees sizes of results and idle workers during the run. It gets them in the order in which the
-    user `called` them, if that is known. This run is measured for the next one.
+    If nothing is `measured`, a plan is a guess. Then the engine places the tasks, if it can, since
+    it sees sizes of results and idle workers during the run. It receives the tasks in the order in
+    which the user `called` them, if that is known. The next run has the measurements of this one.
     """
     backend, life = driver.backend, driver.life
     if (

@@ -3,7 +3,7 @@
 A backend that models transfers gets one group per device at a time, once its inputs have arrived,
 as in the simulator. A real backend gets the first `window` groups of each queue ahead of time, like
 the ring buffer of a GPU, so that a device never waits for the driver. Where tasks share capacities
-of a node, a group is sent when it can start: the device is free and the node has room.
+of a node, a group is sent once it can start: when the device is free and the node has room.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft.sim.device_state import Group, Start, Wake
 from weft.sim.story import State
 
 RESERVED = -2
-"""Batch number of a group that holds its reservation; its start assigns a real number."""
+"""Batch number of a group between its reservation and its start, which assigns a real number."""
 
 
 @dataclass(eq=False, slots=True)
@@ -66,7 +66,7 @@ class Dispatch:
 
     @property
     def independent(self) -> bool:
-        """Whether a device can be sent more only after an event or a decision of its own."""
+        """Whether only its own events and decisions let a device receive more orders."""
         life = self.life
         return not (life.modelled or life.planned or life.contended or self.reservations)
 
@@ -99,7 +99,7 @@ class Dispatch:
         self.begin_next(device)
 
     def begin_next(self, device: int) -> None:
-        """Mark the next sent order as running: devices do not wait for the driver."""
+        """Mark the next order as running, as devices go on without the driver."""
         sent = self.sent[device]
         if sent and self.life.machines[device].running is None and not self.life.modelled:
             self.life.begin(device, max(self._free[device], sent[0].at))
@@ -150,8 +150,8 @@ class Dispatch:
     def corrected_times(self, group: Group, event: Finished | Failed, now: float) -> float:
         """Set the start of a group and return its end, both within plausible bounds.
 
-        A group starts after it was sent and after the group ahead of it ended; it ends before its
-        end was reported. So no task seems to start before its inputs exist, even if the clocks of
+        A group starts after it was sent and after the group ahead of it ended; it ends before the
+        report of its end. So no task seems to start before its inputs exist, even if clocks of
         devices are wrong.
         """
         if self.life.modelled:
@@ -173,7 +173,7 @@ class Dispatch:
             running.start = max(running.start, min(event.time, now))
 
     def strays(self) -> list[tuple[int, SentOrder, bool]]:
-        """Remove and return (device, order, running) of orders without a group there."""
+        """Remove and return (device, order, running) of orders whose group has left it."""
         found = []
         for device, machine in enumerate(self.life.machines):
             kept = [machine.running, *machine.queue]

@@ -74,8 +74,8 @@ class Driver:
         """Set up a run.
 
         `grown` makes the same workload for more devices; without it, new devices stay unused.
-        `intake` adds jobs during the run; then a failed task stops its own job only. `fallback`
-        makes the decider that replaces one that fails.
+        `intake` adds jobs during the run; a failed task then stops its own job only. `fallback`
+        makes the decider that replaces a decider that fails.
         """
         self.life = life
         self.backend = backend
@@ -102,7 +102,8 @@ class Driver:
         self._correct_again = -inf
         """When estimates may be corrected again."""
         self._disturbed = True
-        """Something failed, came or was cancelled: any device may have room for more."""
+        """Whether something failed, came or was cancelled, so that any device may take more
+        orders."""
 
     @property
     def replaced(self) -> str:
@@ -112,7 +113,8 @@ class Driver:
     def prepare(self, *, refuses: bool = True) -> None:
         """Let the decider plan, rank and compile before the clock starts.
 
-        It raises a `WeftError` if the decider `refuses` the workload; without, it is replaced.
+        With `refuses`, a decider that refuses the workload raises its `WeftError`; otherwise it is
+                replaced.
         """
         self.decider.begin(refuses=refuses)
 
@@ -192,7 +194,7 @@ class Driver:
         """Return the trace so far; its scenario holds the branches that were taken."""
         cancels = self.instances.cancels
         scenario = scenario_so_far(self.life, self.workload, cancels, self.changes, self.now)
-        # With the estimates the run began with, so that predicted and measured can be compared.
+        # With the estimates from the start of the run, to compare predicted and measured times.
         plain = self.life.trace(scenario, self.name)
         trace = replace(plain, workload=self.workload, measured=True)
         if not self.replaced:
@@ -225,7 +227,7 @@ class Driver:
             self._decisions()
 
     def _with_room(self, events: list[Event]) -> Iterable[int]:
-        """Return the devices that may be sent more, by number."""
+        """Return the devices that may receive more orders, by number."""
         if self._disturbed or not self.dispatch.independent:
             self._disturbed = False
             return self._devices
@@ -396,7 +398,7 @@ class Driver:
             if isinstance(decision, Block):
                 self.life.block(device, float(decision.until))
             elif decision.copy >= 0 and self.life.modelled:
-                # Real backends make no copies: the inputs of a parent may be dropped already.
+                # Real backends make no copies, as the inputs of a parent may be dropped already.
                 self.life.commit_with_copy(
                     self.life.batch(int(decision.instance), device),
                     device,
@@ -447,7 +449,7 @@ class Driver:
         self._changed()
 
     def _cancel_strays(self) -> None:
-        """Cancel every order whose group is no longer on its device."""
+        """Cancel every order whose group has left its device."""
         self._disturbed = True
         for device, sent, ran in self.dispatch.strays():
             self.dispatch.release(sent, device)

@@ -1,4 +1,4 @@
-"""Observers of a run, its source of jobs, and what the events of backends mean."""
+"""Observers of a run, its source of jobs, and the meaning of events of backends."""
 
 from __future__ import annotations
 
@@ -66,10 +66,7 @@ class Intake(Protocol):
 
 
 def ordered_ends(events: Sequence[Event]) -> list[Finished | Failed]:
-    """Return ends by device; devices with failures last.
-
-    A failure may cancel other orders.
-    """
+    """Return ends by device, devices with failures last, as these may cancel orders."""
     ends = [event for event in events if isinstance(event, ENDS)]
     if len(ends) < 2:
         return ends

@@ -1,4 +1,4 @@
-"""Fewer garbage collections during a run: most of its objects stay alive."""
+"""Fewer garbage collections during a run, most of whose objects stay alive."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Instances:
         self._cancelling = [job for job, at in enumerate(self.cancels) if at < inf]
 
     def extend(self, jobs: Iterable[int], wanted: Iterable[int] = ()) -> None:
-        """Set the rows of jobs: new ones, or others in the place of ended ones."""
+        """Set the rows of jobs, which are new or take the places of ended ones."""
         workload = self.life.workload
         for job in jobs:
             template, rows = int(workload.template[job]), self.life.instances(job)
@@ -81,7 +81,7 @@ class Instances:
     def unreferenced(self, members: Sequence[int]) -> list[int]:
         """Count the inputs of a finished group as read; return the results to drop.
 
-        None with a schedule: its copies may read an input again.
+        In the replay of a schedule there are none: its copies may read an input again.
         """
         dropped: list[int] = []
         if self.life.planned:
@@ -91,7 +91,7 @@ class Instances:
                 self._readers[parent] -= 1
                 if not self._readers[parent] and parent not in self.wanted:
                     dropped.append(parent)
-            if not self.life.modelled:  # without copies, nothing reads them again
+            if not self.life.modelled:  # without copies, no task reads the inputs again
                 self.life.inputs[i] = ()
         return dropped
 
@@ -123,7 +123,7 @@ class Instances:
 def _reader_counts(workflow: Workflow) -> list[int]:
     """Count the tasks that read each result; parallel edges count once.
 
-    They are neighbours in the order of edges.
+    Parallel edges are neighbours in the order of edges.
     """
     src, dst = workflow.src, workflow.dst
     new = np.ones(len(src), bool)

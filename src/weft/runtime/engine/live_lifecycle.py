@@ -54,7 +54,7 @@ class LiveLifecycle(Lifecycle):
         self.modelled = modelled
         self._problems = [workload.problem_of(job) for job in range(workload.jobs)]
         self._costs: dict[int, tuple[memoryview, memoryview, memoryview]] = {}
-        """Template -> work, row and pace of its problem, as Python reads them fastest."""
+        """Template -> work, row and pace of its problem, in the form that Python reads fastest."""
         self._parents = [_parents(problem.workflow) for problem in workload.problems]
         self._workflows = [problem.workflow for problem in workload.problems]
         """Template -> the workflow of its edges and parents."""
@@ -65,7 +65,7 @@ class LiveLifecycle(Lifecycle):
         self.held: set[int] = set()
         """Ready instances that wait for the end of their back-off."""
         self._shown: IntArray | None = None
-        """The ready instances as a column for views; None: out of date."""
+        """Column of the ready instances for views; None: out of date."""
         self._ran_on = np.full(workload.instances, -1, np.int64)
         self._finished_at = np.full(workload.instances, np.nan)
         self._copies: dict[int, list[tuple[int, float]]] = {}
@@ -82,7 +82,8 @@ class LiveLifecycle(Lifecycle):
         self._queued: list[float | None] = [0.0] * workload.cluster.p
         """Device -> expected seconds of its queue; None: out of date."""
         self._frees: dict[int, tuple[float, float]] = {}
-        """Device -> when its queue could begin and would end, while nothing about it changes."""
+        """Device -> when its queue could begin and would end; an entry goes when the queue
+        changes."""
 
     # -- events -------------------------------------------------------------
 
@@ -143,7 +144,7 @@ class LiveLifecycle(Lifecycle):
                 self._ran_on[i], self._finished_at[i] = device, now
             else:
                 self._copies.setdefault(i, []).append((device, now))
-                self._frees.clear()  # inputs may come from nearer
+                self._frees.clear()  # inputs may now come from a nearer device
 
     def commit(
         self, instances: Sequence[int], device: int, now: float, *, copy: bool = False
@@ -199,7 +200,7 @@ class LiveLifecycle(Lifecycle):
         self.estimate(workload)
 
     def extend(self, workload: Workload, jobs: Sequence[int]) -> None:
-        """Replace the workload by one with these jobs, at its end or for ended ones.
+        """Replace the workload by one with more jobs: at its end, or for ended ones.
 
         A job in the place of an ended one has the same number of tasks and choices.
         """
@@ -327,7 +328,7 @@ class LiveLifecycle(Lifecycle):
         return self._duration(instance, device) < inf
 
     def _duration(self, instance: int, device: int) -> float:
-        """Return `Problem.duration`, quicker than from arrays."""
+        """Return the same as `Problem.duration`, in less time."""
         job, task = self.place[instance]
         known = self._costs.get(self._template[job])
         if known is None:
@@ -431,7 +432,7 @@ class LiveLifecycle(Lifecycle):
         at = bisect_left(self.ready, instance)
         del self.ready[at]
         if self._shown is not None:
-            many = len(self.ready) > 64  # a short list is made again faster
+            many = len(self.ready) > 64  # making a short list again is faster
             self._shown = frozen(np.delete(self._shown, at)) if many else None
 
     def _reveal(self, instance: int, outcomes: Mapping[int, int]) -> None:
@@ -474,5 +475,5 @@ class LiveLifecycle(Lifecycle):
 
 
 def _parents(workflow: Workflow) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the source of each incoming edge by task, and where each task's begin."""
+    """Return the sources of incoming edges by task, and where each task's begin."""
     return small_numbers(workflow.src[workflow.pred_edge]), small_numbers(workflow.pred_ptr)

@@ -1,4 +1,4 @@
-"""A life cycle whose state is plain data, from which one with other jobs goes on."""
+"""A life cycle that can be saved and resumed after jobs left and new ones joined."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _OF_INSTANCES = ("_undecided", "_reserved")
 
 
 class ResumableLifecycle(LiveLifecycle):
-    """A `LiveLifecycle` that can be saved, and go on after jobs left and joined."""
+    """A `LiveLifecycle` that returns its state as plain data, and resumes from it."""
 
     def state(self) -> dict[str, Any]:
-        """Return the state, in the numbers of the workload."""
+        """Return the state; jobs and instances have the numbers of the workload."""
         return {
             **{name: list(getattr(self, name)) for name in (*_OF_JOBS, *_OF_INSTANCES)},
             "state": [state.value for state in self.stories.state],
@@ -37,7 +37,7 @@ class ResumableLifecycle(LiveLifecycle):
         }
 
     def resume(self, state: dict[str, Any], old: Workload, numbers: Renumbering) -> None:
-        """Go on from the state of a life cycle of an old workload."""
+        """Resume from the state of a life cycle with the workload `old`."""
         jobs, stay = numbers.jobs.tolist(), np.flatnonzero(numbers.instances >= 0).tolist()
         for names, kept in ((_OF_JOBS, jobs), (_OF_INSTANCES, stay)):
             for name in names:

@@ -41,7 +41,7 @@ class Retries:
     def next_attempt(self, instance: int, now: float, *, final: bool = False) -> float | None:
         """Count a failed attempt; return the time of the next one, None to give up."""
         if final:
-            return None  # its crashes are counted apart
+            return None  # crashes of its process are counted separately
         attempts = self._attempts[instance] = self._attempts.get(instance, 0) + 1
         if attempts > self.options.retries:
             return None
@@ -52,8 +52,8 @@ class Retries:
     ) -> tuple[Fault, str] | None:
         """Return the fault if an instance is to blame for a loss; None: it runs again.
 
-        `overdue`: the device was ended as the instance ran too long; `ended_by_driver`: to cancel
-        another order.
+        `overdue`: the driver ended the device because the instance ran too long; `ended_by_driver`:
+        to cancel another order.
         """
         if overdue:
             return "timeout", f"it ran longer than its limit of {self.limit(instance):g} s"

@@ -55,7 +55,7 @@ class Application:
     wanted : tasks whose results are returned
     collect : converts the results (task name -> value) to those that are returned
     shape : the promises as they were given, alone or in lists, tuples and dicts
-    promised : task number of each promise in `shape`, by identity
+    promised : identity of each promise in `shape` -> its task number
     functions : per task, the name of its measurements; empty: the kinds of the workflow
     devices : per task, name or kind of the device it needs ("": any); empty: no task needs one
     ways : task -> variant -> its call, for tasks with variants that call other functions

@@ -38,7 +38,7 @@ MOST_NESTED = 300
 
 
 class Task:
-    """A decorated function: its calls are promises; inside a running task it is plain."""
+    """A decorated function: a call returns a promise, or in a running task the result."""
 
     function: Callable[..., Any]
     settings: dict[str, Any]
@@ -52,7 +52,7 @@ class Task:
         return self.function(*args, **kwargs) if current_device() else Promise(self, args, kwargs)
 
     def options(self, **options: Any) -> Task:
-        """Return the same task with other options, for single calls: see `task`.
+        """Return the same task with other options, for a single call; see `task`.
 
         Examples
         --------
@@ -63,7 +63,7 @@ class Task:
         return _task(self, options)
 
     def __reduce__(self) -> Any:
-        """Pickle by name if other processes find this task under it; otherwise by value.
+        """Pickle by name if other processes find this task by its name, else by value.
 
         The state comes after the object, because a function may refer to its own task.
         """
@@ -74,7 +74,7 @@ class Task:
 
     def __setstate__(self, state: tuple[Callable[..., Any], dict[str, Any]]) -> None:
         """Take function and options."""
-        # The attributes of a class are those of its objects, not of the task.
+        # Attributes of a decorated class belong to its objects, not to the task.
         updated = () if isinstance(state[0], type) else ("__dict__",)
         update_wrapper(self, state[0], updated=updated)
         self.function, self.settings = state
@@ -181,7 +181,7 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     Options, also for one call, as in `f.options(work=3, device="gpu")(x)`:
 
     - kind: calls of one kind share their measurements; by default those of one function
-    - work: units of work, until the function has been measured
+    - work: units of work; used until the function has been measured
     - memory: bytes the task needs on its device, or takes of its node's capacity
     - cores: processor cores the task needs on its device, or takes of its node's capacity
     - needs: capacity of a node -> amount that the task takes while it runs, as {"licence": 1}
@@ -279,7 +279,7 @@ def device_of(options: Mapping[str, Any], task: str) -> str:
 
 
 def others_in(what: Any) -> Iterator[Any]:
-    """Return the values that are no promises, alone or in lists, tuples and dicts."""
+    """Return the values that are not promises, alone or in lists, tuples and dicts."""
     return (value for value in _leaves(what) if not isinstance(value, Promise))
 
 

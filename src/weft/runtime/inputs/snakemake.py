@@ -21,19 +21,19 @@ DEVICE = "snakemake"
 """Kind of device under which the history keeps rules."""
 
 UNITS = {"_cores": ("cores", 1.0), "mem_mb": ("memory", 1e6)}
-"""Snakemake's resource -> capacity of a node and its units per unit of the resource."""
+"""Snakemake's resource -> capacity of a node, and the factor from one unit to the other."""
 
 UNCOUNTED = frozenset({"_nodes", "mem_mib", "disk_mib", "runtime"})
-"""Resources that are no capacity of a machine, or the same as another in other units."""
+"""Resources that are not capacities, or that repeat another one in other units."""
 
 MOST = 2**31 - 1
-"""Amounts from here on are Snakemake's way to say that there is no limit."""
+"""Amounts from this on mean, in Snakemake, that there is no limit."""
 
 MARK = "weft-learned"
-"""File beside Snakemake's records with the end of the newest job in the history."""
+"""File beside Snakemake's records; it holds the end of the newest job in the history."""
 
 MISFITS = 10_000
-"""Jobs that do not fit before a round ends without asking further ones."""
+"""Number of jobs that do not fit after which a round looks at no further ones."""
 
 Job = TypeVar("Job", bound=Hashable)
 
@@ -104,11 +104,11 @@ def upward_ranks(
     known = dict.fromkeys(jobs, 0.0)
     readers = dict.fromkeys(known, 0)
     for job in known:
-        for p in parents(job):  # asked twice, as lists of a million jobs cost more
+        for p in parents(job):  # called twice: storing lists for a million jobs costs more
             if p in readers:
                 readers[p] += 1
     done = [job for job, count in readers.items() if not count]
-    for job in done:  # grows during the loop; readers come before their inputs
+    for job in done:  # `done` grows during the loop; readers come before their inputs
         rank = known[job] = known[job] + seconds(job)
         for p in parents(job):
             if p in readers:

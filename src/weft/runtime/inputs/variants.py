@@ -158,5 +158,5 @@ def _resolved_workflow(w: Workflow, chosen: Mapping[str, Variant], cluster: Clus
     found = resolve(Problem.bind(sized, cluster), chosen).workflow
     columns = dict(found.durations)
     for name, kind in zip(cluster.names, cluster.kinds, strict=True):
-        columns.setdefault(kind, found.durations[name])  # for devices that join later
+        columns.setdefault(kind, found.durations[name])  # devices that join later use the kind
     return replace(found, work=w.work, durations=columns, choices=w.choices)
