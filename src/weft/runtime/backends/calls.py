@@ -17,11 +17,11 @@ from weft.runtime.backends.payload import pickled
 from weft.runtime.backends.protocol import Call, Input
 
 START_LIMIT = 600.0
-"""Seconds in which an own worker process must connect. One that dies is noticed at once; one that
-lives may take minutes on a busy machine."""
+"""Seconds in which a worker process of weft must connect. A worker that dies is noticed at once; a
+living one may take minutes on a busy machine."""
 
 OTHERS_START_LIMIT = 120.0
-"""Seconds for workers of a cluster that weft did not start, which may be full."""
+"""The same for workers of a cluster that weft did not start, which may be full."""
 
 MAX_STARTS = 3
 """Starts in a row at which a worker may end itself before its device is left out."""
@@ -30,13 +30,13 @@ MAX_KILLED_STARTS = 10
 """Starts in a row at which a worker may be killed before its device is left out."""
 
 PRELOAD_LIMIT = 100
-"""Functions sent to workers before the clock starts; with more, each goes with its first call."""
+"""Most functions sent before the clock starts; if there are more, each goes with its first call."""
 
 KNOWN_FUNCTIONS = 1000
-"""Functions that the table keeps alive beyond two per task, before it drops unused ones."""
+"""Functions beyond two per task that the table keeps before it drops unused ones."""
 
 NOT_A_SLOT = -1
-"""In place of the edge of an `Input`: an argument of another kind."""
+"""Stands in place of an edge for an argument that is no `Input`."""
 
 P = TypeVar("P")
 
@@ -84,7 +84,8 @@ class Calls(Generic[P]):
         self._calls: list[Call] = []
         self._pickle, self._pack = pickle_function, pack
         self._numbers: dict[int, tuple[int, Any]] = {}
-        """Identity of a function -> its number, and the function: identities stay unique."""
+        """Identity of a function -> its number, and the function, which keeps its identity
+        unique."""
         self._by_pickle: dict[bytes, int] = {}
         self._slots_only: dict[tuple[int, ...], P] = {}
         self.functions: list[bytes] = []

@@ -1,4 +1,4 @@
-"""The text of users' exceptions: bounded, and without errors of its own."""
+"""The text of users' exceptions: bounded, even if making it raises an error."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Processes that tasks leave behind: found by an inherited variable, and killed.
 
 A process group holds the children that stay in it; the variable also finds those that started a
-session of their own or lost their parent (Linux only: /proc shows the variables of a process). One
-that starts a session without its parent's variables is found as long as its ancestors live; a
-child that also loses its parent is not found.
+session of their own or lost their parent (Linux only: /proc shows the variables of a process). A
+process that starts a session without its parent's variables is found as long as its ancestors live;
+if it also loses its parent, it is not found.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def end_descendants(token: str, keep: Container[int] = (), seconds: float = 5.0)
 
 
 def leaders_with_others(leaders: Container[int]) -> set[int]:
-    """Return those leaders whose process groups hold other processes, too."""
+    """Return the leaders whose process groups contain other processes, too."""
     found = set()
     for pid in _processes():
         with contextlib.suppress(OSError):  # gone meanwhile

@@ -41,8 +41,8 @@ class Call:
 class Order:
     """Run a group on a device.
 
-    Orders, starts and ends are not frozen, as it takes three times as long to make such an object,
-    but nothing changes them.
+    No code changes orders, starts and ends, but they are not frozen, as making a frozen object
+    takes three times as long.
 
     Attributes
     ----------
@@ -177,11 +177,11 @@ class Backend(Protocol):
         ...
 
     def cancel(self, number: int) -> None:
-        """Cancel an order; if it runs, its device may be lost, which is an event."""
+        """Cancel an order; if it runs, its device may be lost, which is then an event."""
         ...
 
     def wait(self, until: float) -> list[Event]:
-        """Return the next events, or none at `until`; none before it: none can follow."""
+        """Return the next events; none at `until`, or earlier if no event can follow."""
         ...
 
     def fetch(self, instance: int) -> Any:
@@ -197,7 +197,7 @@ class Backend(Protocol):
         ...
 
     def restore(self, instance: int, path: Path) -> None:
-        """Load a result from a file, as if the instance had run."""
+        """Load a result from a file, as if the instance had run now."""
         ...
 
     def finish(self) -> None:

@@ -2,9 +2,9 @@
 
 Results stay on the workers and move between them. A task is one Dask task with its inputs as Dask
 dependencies, so Dask recomputes results that a dead worker held. A task with a strict pin waits
-forever for an address that no longer exists: so a task is pinned until it is done, and retracted
-when its worker is lost. `weft.runtime.backends.dask.tasks.OrderSequencer` keeps the order per
-device, `worker_registry` registers the workers, and `plan` submits a whole plan as one graph.
+forever for an address that no longer exists, so a pinned task is retracted when its worker is lost.
+`weft.runtime.backends.dask.tasks.OrderSequencer` keeps the order per device, `worker_registry`
+registers the workers, and `plan` submits a whole plan as one graph.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class DaskBackend(RealBackend):
     name = "dask"
     _to_kill: list[WorkerSite]
     _graph: WholeGraph | None
-    """A plan that was replaced, with the tasks that still run for it."""
+    """The replaced plan, with its tasks that still run."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class DaskBackend(RealBackend):
     ) -> None:
         self.whole = whole
         self.recomputed = 0
-        """Results that Dask computed again, or on another worker, as a worker died."""
+        """Results that Dask computed again, or on another worker, because a worker died."""
         self.registry = WorkerRegistry(where, kinds=kinds, grace_seconds=grace_seconds)
         self.client = self.registry.client
         self._run = ""
@@ -129,7 +129,7 @@ class DaskBackend(RealBackend):
         self._messages.extend(workload, calls, first)
 
     def submit(self, order: Order, device: int, priority: float) -> None:
-        """Make an order a Dask task; it is sent with those of the same moment."""
+        """Make an order a Dask task; all orders of a moment are sent together."""
         thread = self.registry.threads[device]
         if not thread.site.up:
             return  # its loss is among the next events
@@ -144,7 +144,7 @@ class DaskBackend(RealBackend):
         self._pending[order.number] = self._outbox.submit(
             plugin.PackedOrder(
                 key,
-                thread.site.address,  # no other: an order must not end one worker after another
+                thread.site.address,  # only there: it must not kill one worker after another
                 priority,
                 [key for key in keys if key is not None],
                 resources_of(self._workload, instance, thread.site),
@@ -280,7 +280,7 @@ class DaskBackend(RealBackend):
             assert isinstance(event, protocol.Finished)
             if not on_finish(row.instance, graph.record_end(row, message["key"], site, event)):
                 graph.wind_up()
-                self._graph = graph  # no device waits for those that still run
+                self._graph = graph  # no device waits for the tasks that still run
                 return
         graph.leave()
         self._outbox.send()

@@ -1,9 +1,9 @@
 """Workers for the first tasks of a graph, by the measured speed of the workers.
 
-Dask gives tasks without inputs to idle workers in turn, unless there are many of a kind: then each
-worker takes the next one when it is free. A task that reads a result of a slow worker waits for
-that worker, and starts near it. Here the same workers get one task each, but
-the fastest worker gets the task on which most others depend.
+Dask gives tasks without inputs to idle workers in turn, whatever their speed. (If there are many
+tasks of a kind, each worker takes the next one when it is free.) A task that reads the result of a
+slow worker waits for it, and runs near it. Here each worker gets one task, too, but the fastest
+worker gets the task on which most others depend.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ UNLIKE = 1.5
 """Least ratio of the slowest to the fastest worker's seconds at which tasks are placed here."""
 
 MANY_PER_THREAD = 2
-"""Tasks of a kind per thread; Dask lets workers take more than these when they are free."""
+"""Tasks of a kind per thread, beyond which Dask lets workers take tasks when they are free."""
 
 MOST = 100
-"""Tasks at the beginning that are placed; Dask places more of them."""
+"""Most tasks without inputs that are placed here; Dask places a larger number itself."""
 
 
 def place_first_tasks(

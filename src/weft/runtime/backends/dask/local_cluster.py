@@ -1,4 +1,4 @@
-"""An own Dask cluster on this machine that replaces dead workers.
+"""A Dask cluster that weft starts on this machine; it replaces dead workers.
 
 Dask's nannies do not replace a worker that dies while its nanny waits for its start.
 """
@@ -67,7 +67,7 @@ class LocalDaskCluster:
 
     def check(self) -> None:
         """Raise an error if a worker cannot be started."""
-        while self._warnings:  # here, as the thread of the user may turn them into errors
+        while self._warnings:  # in the user's thread, which may turn warnings into errors
             warnings.warn(self._warnings.pop(), stacklevel=2)
         if self._trouble:
             raise WeftError(self._trouble)
@@ -137,7 +137,7 @@ class LocalDaskCluster:
         context = multiprocessing.get_context("spawn")
         args = (name, self.address, self._scratch.name, spec.memory or 0)
         process = context.Process(target=serve, args=args, name=f"weft-dask-{name}", daemon=True)
-        resource_tracker.ensure_running()  # not with the variable of the workers
+        resource_tracker.ensure_running()  # before the variable of the workers is set
         with environment({**ONE_THREAD, **spec.environment, VARIABLE: f"{self._token}.{name}"}):
             process.start()
         self._processes[name] = process

@@ -1,7 +1,7 @@
 """Messages of the driver to the Dask scheduler: orders, and results to release.
 
-A client of Dask that holds a future receives a message when its result exists, and sends one when
-it is released. Here the plugin of the run holds the results, so that neither is needed.
+A client of Dask that holds a future receives a message when the result exists, and sends a message
+when it releases the future. Here the plugin of the run holds the results, which saves both.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 from weft.runtime.backends.dask.plugin import QUICK, PackedOrder
 
 RELEASED_TOGETHER = 100
-"""Small results that are released at once: a release is a message per worker and an answer."""
+"""Results that are released together: a release takes a message per worker and an answer."""
 
 RELEASED_BYTES = 1 << 20
-"""Bytes of results that are not kept until there are as many."""
+"""Bytes of results from which they are released before there are `RELEASED_TOGETHER`."""
 
 
 class HeldResult:
@@ -25,7 +25,7 @@ class HeldResult:
     def __init__(self, key: str, outbox: Outbox) -> None:
         self.key = key
         self.size = inf
-        """Bytes; infinite until it exists: such an order is released at once."""
+        """Bytes; infinite until the result exists, so that it is then released at once."""
         self._outbox = outbox
 
     def release(self) -> None:
@@ -34,7 +34,7 @@ class HeldResult:
 
 
 class Outbox:
-    """Messages to the plugin of a run; those of a moment are one."""
+    """Messages to the plugin of a run; those of one moment are sent as one."""
 
     def __init__(self, client: Any, run: str) -> None:
         self._client, self._run = client, run
@@ -60,8 +60,9 @@ class Outbox:
     def send(self) -> None:
         """Send orders, and results to release if they are many or large.
 
-        They go by the stream of the client: a graph for each order would cost far more. The message
-        is pickled as a whole, as Dask looks into every value of others several times.
+        They go through the stream of the client, as a graph for each order would cost far more. The
+        message is pickled as a whole, because Dask inspects every value in other messages several
+        times.
         """
         due = self._bytes >= RELEASED_BYTES or len(self._released) >= RELEASED_TOGETHER
         if not (self._orders or due):
@@ -75,7 +76,7 @@ class Outbox:
 
 
 class ClientPace:
-    """The interval at which a Dask client sends its batched messages: 10 ms."""
+    """The interval at which a Dask client sends messages in batches, usually 10 ms."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

@@ -1,9 +1,9 @@
 """A plan as one annotated Dask graph: pinned, with priorities, without the driver.
 
-A graph that Dask places itself looks to Dask like the user's own: only the last tasks are asked
-for, and the plugin of the run holds the other results. Dask assigns tasks in another order if all
-of them are asked for, which puts tasks of the beginning on other workers. Workers of unlike speed
-are the exception: `place_first_tasks` chooses those of the first tasks.
+A graph that Dask places itself is sent as the user would send it: the client asks for the last
+results only, and the plugin of the run holds the others. If a client asks for all results, Dask
+assigns tasks in another order and puts the first tasks on other workers. If workers differ in
+speed, `place_first_tasks` chooses the workers of the first tasks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class WholeGraph:
     ----------
     results : finished results, extended by this plan
     outbox : releases the results that the plugin of the run holds
-    pinned : tasks run on the planned worker, in the planned order; False: where Dask likes
+    pinned : tasks run on the planned worker, in the planned order; False: Dask places them
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class WholeGraph:
         return placed
 
     def wind_up(self) -> None:
-        """Retract all tasks except the one that each device should run now."""
+        """Retract all tasks except, per device, the one that it should run now."""
         left = {self._rows[key].instance for key in self._futures}
         busy: set[int] = set()
         for key in list(self._futures):

@@ -17,10 +17,10 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from weft.runtime.backends.dask.tasks import perform_packed
 
 PREFETCHED_FROM = 65536
-"""Smallest result in bytes that moves before all inputs of its reader exist."""
+"""Least bytes of a result that moves before all inputs of its reader exist."""
 
 PLACED_BY_DASK = "own"
-"""How the names of tasks begin that Dask places, and whose results the run holds."""
+"""First part of the names of tasks that Dask places, and whose results the run holds."""
 
 QUICK = 0.001
 """Seconds for which messages are batched during a run."""
@@ -42,8 +42,8 @@ class PackedOrder(NamedTuple):
 class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed everywhere
     """Takes orders; reports ends of tasks and changes of workers to the client.
 
-    Results of orders are held in the name of the run, as if it were a client of its own. During a
-    run stealing is off, and messages to workers are batched for 1 ms instead of 5 ms.
+    Results of orders are held in the name of the run, as if the run were a client. During a run
+    stealing is off, and messages to workers are batched for 1 ms instead of 5 ms.
     """
 
     def __init__(self, run: str, client: str) -> None:
@@ -96,7 +96,7 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
             if not task.group.span_id:
                 new.append(task)
         spans = self.scheduler.extensions.get("spans")
-        if new and spans is not None:  # workers measure by span; one for all tasks of a kind
+        if new and spans is not None:  # workers measure by span: one span for all tasks of a kind
             spans.observe_tasks(new, code=(), span_metadata={"collections": []})
         self.scheduler.client_desires_keys(keys=list(recommended), client=self.run)
         self.scheduler.transitions(recommended, f"weft-orders-{time.time()}")
@@ -117,8 +117,8 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
         if finish not in ("memory", "erred") or not isinstance(key, str) or self.run not in key:
             return
         if finish == "memory":
-            # A lost result may be computed anywhere. A loose pin would not do: when all workers
-            # were lost at once, Dask does not try pinned tasks on new ones.
+            # A lost result may be computed anywhere. A loose pin is not enough: if all workers were
+            # lost at once, Dask does not try pinned tasks on new workers.
             self.scheduler.set_restrictions({key: None})
             message = {"word": "done", "key": key, "worker": facts.get("worker", "")}
             message["report"] = (facts.get("metadata") or {}).get("weft")
@@ -136,7 +136,7 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
         """Let workers fetch a result that a task planned for them will read.
 
         Dask moves the inputs of a task once all of them exist; so a transfer would wait for the
-        slowest of the others, and the worker for the transfer. A fetch ahead gives way to others.
+        slowest of the others, and the worker for the transfer. Such a fetch has a low priority.
         """
         done = self.scheduler.tasks.get(key)
         if done is None or not done.who_has or done.nbytes < PREFETCHED_FROM:
@@ -177,7 +177,7 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
 
 
 def list_workers(dask_scheduler: Any) -> list[Facts]:
-    """Return the workers by name, from the scheduler: a client's view is late."""
+    """Return the workers by name; the scheduler has newer information than a client."""
     return sorted(
         (_facts(worker) for worker in dask_scheduler.workers.values()),
         key=lambda facts: (len(facts["name"]), facts["name"]),

@@ -1,8 +1,8 @@
 """Measured links and speeds of a Dask cluster: `weft profile --cluster`.
 
 A worker fetches a block of random bytes from each other worker, one pair at a time, over the
-connections that results take. The block is an array, which the receiver uses where it was read to;
-of other results it makes a copy, which takes a slow processor longer than the link.
+connections that results take. The block is an array, which the receiver uses in place; other
+results are copied, which takes a slow processor longer than the link.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from weft.runtime.backends.dask.plugin import Facts, list_workers
 from weft.runtime.backends.dask.worker_registry import connected
 
 SMALL, LARGEST = 100_000, 32_000_000
-"""Bytes of the first block of a pair, and of the largest."""
+"""Bytes of the first block of a pair, and of the largest block."""
 
 SECONDS = 0.4
 """Seconds that the large block of a pair should take."""
@@ -167,7 +167,7 @@ def _measured(
 
 
 def random_block(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Make a block of as many bytes, which no compression makes smaller."""
+    """Make a block of this size, which no compression makes smaller."""
     return np.frombuffer(os.urandom(size), np.uint8)
 
 
@@ -179,7 +179,7 @@ async def fetch_block(key: str, source: str, dask_worker: Any) -> float:
 
 
 def work_rate() -> float:
-    """Return how often per second this worker does a fixed piece of work."""
+    """Return how many fixed pieces of work this worker does per second."""
     block = np.arange(20_000, dtype=np.float64)
     begin, rounds = time.perf_counter(), 0
     while (seconds := time.perf_counter() - begin) < WORK_SECONDS:

@@ -1,4 +1,7 @@
-"""Dask workers as sites, which outlive their processes, and threads as devices."""
+"""Sites and devices of Dask: a site is a worker, each of its threads is a device.
+
+A site stays the same when the process or the address of its worker changes.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from weft.runtime.backends.protocol import Failed, Finished, Order
 
 @dataclass(eq=False)
 class WorkerSite:
-    """A worker, independent of its current process and address."""
+    """A worker, whatever its present process and address."""
 
     name: str
     host: str
@@ -26,15 +29,15 @@ class WorkerSite:
     id: str = ""
     pid: int = 0
     offset: float = 0.0
-    """Its clock when the driver's clock shows zero."""
+    """Time on the clock of the worker when the clock of the driver shows zero."""
     seconds: float = 0.0
-    """How long it takes for a small piece of work; 0: not measured."""
+    """Seconds that the worker takes for a small piece of work; 0: not measured."""
     up: bool = False
     dead: str = ""
-    """Id of the worker that was lost here last."""
+    """Id of the last worker that was lost here."""
     devices: list[int] = field(default_factory=list)
     resources: dict[str, float] = field(default_factory=dict)
-    """Its amounts of Dask's abstract resources."""
+    """Amounts of Dask's abstract resources that the worker has."""
 
 
 @dataclass(eq=False)
@@ -45,9 +48,9 @@ class DeviceThread:
     site: WorkerSite
     orders: deque[Order] = field(default_factory=deque)
     last: int = -1
-    """Its last order; the next order waits for that one."""
+    """The last order sent; the next one waits for it."""
     early: dict[int, Finished | Failed] = field(default_factory=dict)
-    """Ends reported before those of earlier orders."""
+    """Ends that were reported before the ends of earlier orders."""
 
 
 def site_of(facts: Facts, spec: LocalDevice | None = None) -> WorkerSite:
@@ -96,7 +99,7 @@ def capacities_of(sites: Sequence[WorkerSite]) -> dict[str, dict[str, float]]:
 
 
 def resources_of(workload: Workload, instance: int, site: WorkerSite) -> dict[str, float]:
-    """Return what a task takes of a worker's resources: Dask counts it for others too."""
+    """Return the resources that a task takes of its worker, so that Dask counts them."""
     job, task = workload.task_of(instance)
     problem = workload.problem_of(job)
     needs = zip(problem.cluster.capacity, problem.needs[task].tolist(), strict=True)

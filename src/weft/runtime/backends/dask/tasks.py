@@ -39,8 +39,8 @@ class TaskMessage:
     ----------
     run, number : the run and the order
     device : name of the device
-    home : id of the intended worker; if that one is lost, Dask may run the task anywhere. Empty in
-        a whole plan, where Dask holds all dependents too
+    home : id of the intended worker; if that worker is lost, Dask may run the task anywhere. Empty
+        in a whole plan, whose dependents Dask holds, too
     before : order that must end on the device first; -1: none
     function, arguments : pickles
     inputs : key of the result of each slot; None: edge not taken
@@ -64,8 +64,8 @@ class TaskMessage:
 class OrderSequencer:
     """Runs the orders of a device in the order they were sent.
 
-    Dask runs tasks as they become ready, so one whose inputs are in transfer is overtaken. Here a
-    task that comes too early leaves its thread to others and waits.
+    Dask runs tasks as they become ready, so a later task may overtake one whose inputs still move.
+    Here a task that comes too early waits and leaves its thread to others.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class OrderSequencer:
             self._changed.notify_all()
 
     def drop(self, run: str, number: int, before: int) -> None:
-        """Skip an order: the one behind it waits for the order before."""
+        """Skip an order: the order behind it then waits for the order before it."""
         with self._changed:
             self._dropped[run, number] = before
             self._changed.notify_all()
@@ -200,7 +200,7 @@ def _transfers(worker: Any, message_of: TaskMessage) -> list[tuple[str, float, f
             ):
                 _reported[transfer] = None
                 found.append((entry["who"], float(entry["total"]), float(entry["duration"])))
-    except RuntimeError:  # the log grew while it was read: next time
+    except RuntimeError:  # the log grew while it was read; the next task reports its transfers
         pass
     return found
 
@@ -223,8 +223,7 @@ def handshake(functions: Sequence[bytes], cores: Sequence[int]) -> dict[str, Any
 def work_seconds() -> float:
     """Return the seconds of a small piece of work in this process, measured once.
 
-    It is some milliseconds of computing: longer than the share of a period that a processor quota
-    grants at once.
+    It is some milliseconds of computing, which is longer than a processor quota grants at once.
     """
     begin, total = time.perf_counter(), 0
     for number in range(SOME_WORK):

@@ -99,7 +99,7 @@ class WorkerRegistry:
             thread.last = -1
 
     def wait_for_workers(self) -> list[WorkerSite]:
-        """Match the workers and connect to them; wait for own ones. Return the new sites."""
+        """Match and connect the workers, after waiting for own ones; return the new sites."""
         deadline = time.perf_counter() + START_LIMIT
         dead = [site.dead for site in self.sites]
         for site in self.sites:
@@ -163,7 +163,7 @@ class WorkerRegistry:
         """Register a new worker; its threads are devices behind the others."""
         site = site_of(facts)
         site.up = False  # until the handshake
-        while any(site.name == other.name for other in self.sites):  # another took its place
+        while any(site.name == other.name for other in self.sites):  # the name is taken
             site.name += "+"
         alike = [self._kinds[other.name] for other in self.sites if other.host == site.host]
         self._kinds[site.name] = self._given_kinds.get(site.name, alike[0] if alike else site.host)
@@ -315,7 +315,7 @@ class WorkerRegistry:
                 came = time.perf_counter()
                 rounds.append((came - sent, shown - (sent + came) / 2))
         except (OSError, ValueError, KeyError, TimeoutError):
-            return  # lost again; the scheduler reports it
+            return  # the worker is lost again, which the scheduler reports
         spread, offset = min(rounds)
         # Processes of one machine share a clock; smaller differences are round-trip noise.
         clock = 0.0 if abs(offset) <= spread else offset

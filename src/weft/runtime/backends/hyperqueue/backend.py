@@ -1,8 +1,8 @@
 """The HyperQueue backend: a device is a task of a server, and runs weft's tasks.
 
-HyperQueue gives cores, GPUs and memory on any of its hosts and decides where a device is; weft
-decides which task a device runs next, in the order of its plan or policy. A task costs a message
-instead of the start of a process.
+HyperQueue decides on which host a device gets its cores, GPUs and memory; weft decides which task a
+device runs next, in the order of its plan or policy. A task then costs a message instead of the
+start of a process.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class HyperQueueBackend(PilotBackend):
             stderr=shown,
             priority=spec.priority,
             resources=request(_amounts(spec, own=self._server is not None), spec.cpus),
-            crash_limit=1,  # the driver submits another one itself
+            crash_limit=1,  # after a crash, the driver submits another pilot
         )
         try:
             return HyperQueueJob(self._client, self._client.submit(job).id)
@@ -129,7 +129,7 @@ class HyperQueueJob:
 
 def _amounts(spec: PilotDevice, *, own: bool) -> list[tuple[str, float]]:
     if own:
-        return []  # the worker that weft starts offers cores; the pilot limits its memory itself
+        return []  # weft's own worker offers cores only; the pilot limits its memory itself
     memory = [] if spec.memory is None else [("mem", float(-(-spec.memory // MEGABYTE)))]
     gpus = [("gpus/nvidia", float(spec.gpus))] if spec.gpus else []
     return [*gpus, *memory, *((name, float(a)) for name, a in spec.resources.items())]

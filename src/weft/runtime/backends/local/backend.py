@@ -69,7 +69,8 @@ class LocalBackend(WorkerDevices):
         self._events: list[Event] = []
         self._orders: dict[int, tuple[Order, WorkerLink]] = {}
         self._single = False
-        """Each call is one order whose start is not reported: the calls of an executor."""
+        """Whether calls are those of an executor: each is one order, whose start is not
+        reported."""
         self._runs = 0
         self._waker: tuple[int, int] | None = None
         """Ends of the pipe of `wake`; None: there is no other thread."""
@@ -161,7 +162,7 @@ class LocalBackend(WorkerDevices):
                     "run",
                     order.number,
                     number,
-                    tuple(payload),  # it takes a fifth of the time to pickle a plain tuple
+                    tuple(payload),  # pickling a plain tuple takes a fifth of the time
                     [None if p is None else tuple(p) for p in inputs],
                     order.chooses[0],
                     f"{self._prefix}{order.number}" if w.shares_memory else "",
@@ -195,7 +196,7 @@ class LocalBackend(WorkerDevices):
             time.sleep(max(0.0, self._next_round - time.perf_counter()))
             self._next_round = time.perf_counter() + self.round_seconds
         if self._events:
-            self._receive_all(0.0)  # all events that are there already
+            self._receive_all(0.0)  # all events that have arrived
         while not self._events:
             timeout = inf if until == inf else max(0.0, until - self.clock())
             if (
@@ -310,7 +311,7 @@ class LocalBackend(WorkerDevices):
         return bool(found)
 
     def _receive(self, w: WorkerLink, *, dead: bool) -> None:
-        """Handle the next messages of a worker; all that are left if its process is dead."""
+        """Handle the next messages of a worker; if its process is dead, all that remain."""
         try:
             for message in w.box.take():
                 self._handle(w, pickle.loads(message))

@@ -15,7 +15,7 @@ from weft.runtime.costs.profiler import cores_here, discover, relative_speeds
 D = TypeVar("D")
 
 GIVEN = ("nodes", "capacity", "cores", "memory", "throughput", "power", "idle_power", "price")
-"""Properties of machines that a backend does not measure; a cluster may give them."""
+"""Properties of machines that a backend does not measure but takes from a given cluster."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class LocalDevice:
 
 
 LocalDevices = int | Cluster | Sequence[LocalDevice] | None
-"""How users say what the devices of this machine are."""
+"""The forms in which users give the devices of this machine."""
 
 
 def local_devices(devices: LocalDevices) -> list[LocalDevice]:
@@ -58,7 +58,7 @@ def local_devices(devices: LocalDevices) -> list[LocalDevice]:
 
 
 def device_count(devices: int) -> int:
-    """Return a number of devices; refuse less than one, more than can be, and True."""
+    """Return a number of devices; refuse True and numbers out of range."""
     if not 1 <= devices <= MOST_DEVICES or devices is True:
         number = devices if abs(devices) < 2**63 else "so many"
         raise InvalidInput(

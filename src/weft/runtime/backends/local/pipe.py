@@ -17,8 +17,8 @@ _HEAD = struct.Struct("<Q")
 HEAD_SIZE = _HEAD.size
 
 CHUNK = 1 << 16
-"""Bytes per read. Python makes room for as many before each: if these were more than 128 kB, the
-system would map and clear pages for every message."""
+"""Bytes per read. Python allocates this memory before each read; above 128 kB, the system would map
+and clear pages for every message."""
 
 
 class MessagePipe:
@@ -80,7 +80,7 @@ class MessagePipe:
         rest = self._in
         if rest:
             rest += data
-        whole = rest or data  # mostly nothing is left of the read before
+        whole = rest or data  # mostly the read before left nothing
         found, at, there = [], 0, len(whole)
         while there - at >= HEAD_SIZE:
             end = at + HEAD_SIZE + _HEAD.unpack_from(whole, at)[0]
@@ -101,7 +101,7 @@ class MessagePipe:
         return bool(poll.poll(0))
 
     def is_open(self) -> bool:
-        """Return whether nobody else closed the descriptor of this end, or used it again."""
+        """Return whether the descriptor of this end is still open and still its own."""
         try:
             return _identity(self.fd) == self._file
         except OSError:

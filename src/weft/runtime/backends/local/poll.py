@@ -11,7 +11,7 @@ LONGEST = 86_400.0
 
 
 class FilePoll:
-    """Files to wait for; the time of a wait grows with the files that are ready only.
+    """Files to wait for; the time of a wait depends only on the number of ready files.
 
     `select.poll` hands all files to the system in each wait, so it is used only where there is no
     epoll. A forked process shares the list of an epoll with its parent and leaves it alone.

@@ -1,8 +1,8 @@
 """Local processes that the runs and executors of one program use in turn.
 
-A backend that is closed waits here, with its processes, for the next one with the same devices and
-the same surroundings (environment, folder, import path); another one replaces it. The processes
-end with this one. A forked child starts its own.
+A closed backend is stored here, with its processes, for the next run with the same devices and the
+same surroundings (environment, folder, import path); a run with others replaces it. The processes
+end with this program. A forked child starts its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weft.runtime.backends.local.device import LocalDevices
 
 _lock = threading.Lock()
 _idle: list[SharedBackend] = []
-"""The backend that waits; at most one."""
+"""The stored backend; at most one."""
 
 
 class SharedBackend(LocalBackend):
@@ -62,7 +62,7 @@ class SharedBackend(LocalBackend):
 
 
 def shared_backend(devices: LocalDevices = None) -> SharedBackend:
-    """Return a backend with these devices: the one that waits, or else a new one."""
+    """Return a backend with these devices: the stored one, or else a new one."""
     wanted = SharedBackend(devices)
     with _lock:
         if _idle and _idle[0].surroundings == wanted.surroundings:

@@ -98,7 +98,7 @@ class WorkerLink(ABC):
         poll.register(self.box.fd, select.POLLIN)
         try:
             while self.handshakes_due and (left := deadline - time.perf_counter()) > 0:
-                # In steps: bytes that did not fit into the socket are still to be sent.
+                # In steps, as bytes that did not fit into the socket must still be sent.
                 poll.poll(1000.0 * min(left, 1.0 if self.box.flush() else 0.01))
                 for message in map(pickle.loads, self.box.take()):
                     if message[0] == "handshake":
@@ -118,7 +118,7 @@ class WorkerLink(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """Kill the process; its end is reported by the pipe."""
+        """Kill the process; the pipe reports its end."""
 
     @abstractmethod
     def end(self) -> None:
@@ -199,7 +199,7 @@ class WorkerProcess(WorkerLink):
 def pauses(seconds: float, each: float = 0.002) -> Iterator[None]:
     """Yield at once and after every pause, until the pauses add up to some seconds.
 
-    A busy machine makes each pause longer, and so gives more time to the process that it delays.
+    On a busy machine each pause takes longer, which gives the delayed process more time.
     """
     yield
     for _ in range(round(seconds / each)):

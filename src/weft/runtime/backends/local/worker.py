@@ -58,7 +58,7 @@ def set_device(name: str) -> None:
 
 
 def current_device() -> str:
-    """Return the name of the device a task runs on; empty outside of a run."""
+    """Return the name of the device that runs this task; empty outside of a run."""
     return _THREAD.get() or _HERE["device"]
 
 
@@ -150,7 +150,7 @@ def _serve(box: MessagePipe) -> None:
     poll = select.poll()
     poll.register(box.fd, select.POLLIN)
     while True:
-        if not inbox or poll.poll(0):  # before every order, as it may be cancelled
+        if not inbox or poll.poll(0):  # look for cancellations before every order
             for message in box.take():
                 if message.startswith(DROP):
                     dropped.add(int(message[len(DROP) :]))
@@ -163,7 +163,7 @@ def _serve(box: MessagePipe) -> None:
             if rest[0] not in dropped:
                 report = _perform(TaskRun(*rest), functions)
                 if os.getpid() != own:
-                    os._exit(0)  # a fork of the task that returned, too
+                    os._exit(0)  # also in a forked child of the task that returned here
                 if not box.is_open():
                     return
                 _send(box, report)

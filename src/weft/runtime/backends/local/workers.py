@@ -39,7 +39,7 @@ class WorkerDevices(RealBackend):
         self._unsent: dict[WorkerLink, None] = {}
         """Workers with unsent messages."""
         self._stalled: set[WorkerLink] = set()
-        """Those whose pipe was full: the poll waits until there is room."""
+        """Workers whose pipe was full; the poll waits until the pipe has room."""
         self._owner = os.getpid()
 
     def _worker(self, device: int) -> WorkerLink:
@@ -108,7 +108,7 @@ class WorkerDevices(RealBackend):
         return ""
 
     def _left_out(self, w: WorkerLink, text: str, fault: str) -> bool:
-        """Count a start at which a worker died; return whether it was one too many."""
+        """Count a start at which a worker died; return whether that were too many."""
         device = w.device
         self._starts[device] += 1
         if self._starts[device] < (MAX_STARTS if fault == "exited" else MAX_KILLED_STARTS):

@@ -22,7 +22,7 @@ class PilotDevice:
     resources : further resources by name: those of HyperQueue's workers, or generic resources of
         Slurm
     node : host it runs on (Slurm); empty: any
-    priority : pilots with more start earlier if not all fit (HyperQueue)
+    priority : if not all pilots fit, those with a higher priority start earlier (HyperQueue)
     environment : variables of the process; numerical libraries use `cpus` threads by default
     """
 

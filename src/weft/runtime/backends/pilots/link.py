@@ -22,10 +22,10 @@ END_SECONDS = 5.0
 
 
 class PilotJob(Protocol):
-    """A pilot as the batch system has it."""
+    """The job of a pilot in the batch system."""
 
     def exit_code(self) -> int | None:
-        """Return how it ended: an exit code, or a negative signal; None: not known yet."""
+        """Return its exit code, or its signal as a negative number; None: not known yet."""
         ...
 
     def cancel(self) -> None:
@@ -34,7 +34,7 @@ class PilotJob(Protocol):
 
 
 class LatePipe(MessagePipe):
-    """A pipe whose other end comes later; messages wait until then."""
+    """A pipe whose other end connects later; messages wait until then."""
 
     def __init__(self) -> None:
         self.fd = -1
@@ -133,7 +133,7 @@ class PilotLink(WorkerLink):
             self.job = None
 
     def end_cause(self) -> tuple[str, Literal["exited", "killed"]]:
-        """Clean up after a pilot that is gone; return the cause and the fault."""
+        """Clean up after a lost pilot; return the cause and the fault."""
         code = self.exit_code(END_SECONDS)
         self.end()
         if self.pid:

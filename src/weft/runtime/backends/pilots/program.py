@@ -20,7 +20,7 @@ sys.path[:], sys.argv[:] = path, argv
 from weft.runtime.backends.pilots.program import main
 main(*facts)
 """
-"""Program text; the facts, with the key, come on standard input, which only the pilot reads."""
+"""Program text; facts and key come on standard input, which only the pilot can read."""
 
 CONNECT_SECONDS = 30.0
 

@@ -85,14 +85,14 @@ class DeviceActor:
         return str(import_module("ray").get_runtime_context().get_node_id())
 
     def make(self, size: int) -> Any:
-        """Return an array of as many bytes, for a probe of links.
+        """Return an array of this number of bytes, for a probe of links.
 
         The reader of an array gets no copy.
         """
         return import_module("numpy").zeros(size, "uint8")
 
     def fetch(self, refs: Sequence[Any]) -> float:
-        """Return the seconds that it takes to get an object here."""
+        """Return the seconds that fetching an object takes."""
         begin = time.perf_counter()
         import_module("ray").get(refs[0])
         return time.perf_counter() - begin
@@ -110,7 +110,7 @@ class DeviceActor:
         self.dropped.update(numbers)
 
     def watch(self) -> None:
-        """Never return: the pending call fails when the process dies."""
+        """Never return, so that the pending call fails when the process dies."""
         threading.Event().wait()
 
     def perform(

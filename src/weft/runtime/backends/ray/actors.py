@@ -28,8 +28,8 @@ TICK = 0.5
 """Seconds between two checks of an own Ray."""
 
 NO_PROCESS_SECONDS = 5.0
-"""Seconds that an actor may be without a process before it is asked for again; so many more after
-each attempt, as a busy machine may take longer to start one."""
+"""Seconds that an actor may be without a process before weft starts it again. The limit grows by
+this number with each attempt, as a busy machine may take longer to start a process."""
 
 
 class ActorBackend(RealBackend):
@@ -48,7 +48,7 @@ class ActorBackend(RealBackend):
         self.specs = self._session.specs
         self._cluster = with_nodes_of(device_cluster(self.specs, "ray"), devices)
         if not (self._session.started or isinstance(devices, Cluster)):
-            # Ray places the actors later. Each is taken to have a link of its own, until then.
+            # Ray places the actors later; until then, each counts as a node of its own.
             self._cluster = replace(self._cluster, nodes=self._cluster.names)
         self._remote = self._ray.remote(
             max_restarts=0, max_task_retries=0, concurrency_groups=GROUPS
@@ -58,7 +58,7 @@ class ActorBackend(RealBackend):
         self._starts = [0] * len(self.specs)
         """Device -> starts in a row at which its process died."""
         self._complete_at = self._looked_at = time.perf_counter()
-        """When each actor was last seen to have a process; when that was last looked at."""
+        """When all actors were last seen to have a process; when that was last looked at."""
 
     def devices(self) -> Cluster:
         """Return the cluster of actors."""
@@ -138,7 +138,7 @@ class ActorBackend(RealBackend):
         return about
 
     def _left_out(self, device: int, text: str) -> bool:
-        """Count a start at which an actor died; return whether it was one too many."""
+        """Count a start at which an actor died; return whether that were too many."""
         self._starts[device] += 1
         if self._starts[device] < MAX_KILLED_STARTS:
             return False
@@ -172,8 +172,8 @@ class ActorBackend(RealBackend):
 
         Ray itself waits for minutes.
 
-        Which process is whose is not known, and does not matter: Ray gives the next one that is up
-        to the actor that waits longest.
+        It is unknown which process belongs to which actor, but Ray gives the next process that is
+        up to the actor that waits longest, so the newest actors are replaced.
         """
         now = time.perf_counter()
         slots = [slot for slot in self._slots if slot is not None]
@@ -193,8 +193,9 @@ class ActorBackend(RealBackend):
     def _preload(self, slot: ActorSlot) -> None:
         """Send functions before the clock starts: imports do not count as run time.
 
-        Actors begin in new processes, while Ray's own tasks find those of earlier ones: without it,
-        the first task of a kind on each device would be slow, which no plan expects.
+        Actors begin in new processes, unlike Ray's own tasks, which use processes of earlier tasks.
+        Without preloading, the first task of a kind on each device would be slow, which no plan
+        expects.
         """
         functions = dict(enumerate(self._calls.preload()))
         slot.preloaded = slot.actor.preload.remote([p for p in sys.path if p], functions)

@@ -55,7 +55,7 @@ class RayBackend(ActorBackend):
         one per processor core and per GPU
     address : of a running Ray. By default the one this process is connected to, or $RAY_ADDRESS;
         else Ray starts on this machine, reachable on loopback only, and ends with `close`
-    processors : of a Ray that is started here; by default as many as the devices need
+    processors : of a Ray that is started here; by default the number that the devices need
     whole : make the calls of a plan ahead of their inputs, if possible; False: task by task
     """
 
@@ -138,7 +138,7 @@ class RayBackend(ActorBackend):
             watched = {ref: slot for slot in slots for ref in slot.awaited}
             step = TICK if timeout is None else min(timeout, TICK)
             found, _ = self._ray.wait(list(watched), num_returns=1, timeout=step)
-            if found and len(watched) > 2:  # all other references, reports before deaths
+            if found and len(watched) > 2:  # read all other references, reports before deaths
                 found, _ = self._ray.wait(list(watched), num_returns=len(watched), timeout=0)
             if not found and (dead := self._session.gone()):
                 raise HeadGone(f"Ray's {dead} is gone, and with it the results of this run")
@@ -203,9 +203,9 @@ class RayBackend(ActorBackend):
         values: dict[int, Any] = {}
 
         def call(row: PlanRow) -> SentCall:
-            self._plan_calls -= 1  # numbers of the driver's own orders begin at 0
+            self._plan_calls -= 1  # negative numbers, as the driver's own orders begin at 0
             order = Order(self._plan_calls, (row.instance,), (row.parents,), (False,))
-            # A retracted call may have left a result: values of this plan come first.
+            # A retracted call may have left a result, so values of this plan come first.
             sent = self._call(
                 order,
                 row.device,
@@ -262,7 +262,7 @@ class RayBackend(ActorBackend):
         new = number not in slot.loaded_functions
         slot.loaded_functions.add(number)
         arguments = self._calls.arguments(order.members[0])
-        at = self.clock()  # before the call: it may have run before this process continues
+        at = self.clock()  # before the call, which may run before this process continues
         report, value = slot.perform.remote(
             order.number,
             number,

@@ -1,7 +1,7 @@
 """Imports at the beginning of functions, which can be made ahead of a call.
 
-A module that is imported at the beginning of a function, and not at the top of its file, is loaded
-by the first call in each process, which may take longer than the call itself.
+If a function imports a module at its beginning, the first call in each process loads the module,
+which may take longer than the call itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PARTS = frozenset(
         *("STORE_FAST", "STORE_DEREF", "SWAP", "POP_TOP"),  # the names that it gives
     }
 )
-"""Instructions of imports, in all versions of Python; the first other one ends them."""
+"""Instructions of leading imports, in all versions of Python; any other one ends them."""
 
 
 class LeadingImport(NamedTuple):
@@ -36,8 +36,8 @@ class LeadingImport(NamedTuple):
 def leading_imports(function: Any) -> list[LeadingImport]:
     """Return the imports that a call makes before anything else.
 
-    Later ones may depend on what the function does before: on a condition, or on a variable of the
-    environment that it sets.
+    Later imports may depend on the code before them, such as a condition or a variable of the
+    environment that the function sets.
 
     Examples
     --------

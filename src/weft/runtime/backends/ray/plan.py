@@ -1,7 +1,7 @@
 """A plan whose calls are made ahead of their inputs, without the driver.
 
-An actor runs its calls in order and waits for the inputs of the next one; a retracted call waits
-for its inputs too. So actors get a part of the plan at a time, large enough not to wait.
+An actor runs its calls in order and waits for the inputs of the next one, even if that call was
+retracted. So an actor receives only a part of the plan at a time, large enough to keep it busy.
 """
 
 from __future__ import annotations

@@ -31,11 +31,11 @@ QUIET = {
     "RAY_gcs_server_port_wait_time_s": "120",
     "RAY_worker_maximum_startup_concurrency": "1000",
 }
-"""Settings of an own Ray: no usage reports, loopback only. On a busy machine a worker may take more
-than the usual minute to start: Ray would end it and start another one, again and again. But Ray
-notices a worker that died at its start only when this time is over, and counts it as one that
-starts until then: so the time is not longer, weft itself looks for such workers
-(`RaySession.workers`), and others may start beside them."""
+"""Settings of a Ray that weft starts: no usage reports, loopback only. On a busy machine a worker
+may take longer to start than the usual minute; Ray would end it and start another, again and again.
+So the limit is longer. But a worker that dies at its start counts as starting until the limit is
+over. So the limit is not longer still, weft itself looks for such workers (`RaySession.workers`),
+and Ray may start others beside them."""
 
 HEAD = ("gcs_server", "raylet")
 """Processes without which Ray does not work."""
@@ -45,7 +45,7 @@ START_TRIES = 3
 30 seconds."""
 
 AGENTS = ("ray::Dashboard", "ray::RuntimeEnv", "ray::SPILL", "ray::RESTORE")
-"""How the names of those children of the raylet begin that run no tasks."""
+"""First parts of the names of children of the raylet that run no tasks."""
 
 STORE = 512 << 20
 """Object store of an own Ray in bytes; more spills to disk."""
@@ -127,7 +127,7 @@ class RaySession:
     ) -> None:
         self.ray = import_ray()
         self.bundles = bundles_of(devices) if isinstance(devices, Cluster) else []
-        """Node -> what is reserved for it; devices that are given one by one reserve their own."""
+        """Node -> resources reserved for it; devices given one by one reserve their own."""
         self._group: Any = None
         self._token = new_token()
         self.own = not self.ray.is_initialized()
@@ -173,7 +173,7 @@ class RaySession:
         return START_LIMIT if self._had_room else OTHERS_START_LIMIT
 
     def _has_room(self) -> bool:
-        """Return whether all that the devices ask for is free, in sum over all nodes."""
+        """Return whether the resources of all devices are free, in sum over all nodes."""
         free = self.ray.available_resources()
         return all(free.get(name, 0.0) >= amount for name, amount in self._asked.items())
 
@@ -241,7 +241,7 @@ class RaySession:
         if not self.own:
             return
         if self.gone():
-            end_descendants(self._token)  # a disconnection would wait for the head
+            end_descendants(self._token)  # before disconnecting, which would wait for the head
         self.ray.shutdown()
         end_descendants(self._token)
 
@@ -314,9 +314,9 @@ class RaySession:
 
 
 def _drop_killed_processes() -> None:
-    """Drop what is left of a Ray that did not start, without warnings.
+    """Clean up after a Ray that did not start, without warnings.
 
-    Python warns of every process that nobody waited for.
+    Python warns of every process whose end was not waited for.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

@@ -16,7 +16,7 @@ PINGS = 5
 """Round trips that compare the clock of another machine; the fastest counts."""
 
 LEAST = 3
-"""Calls with local inputs that must be observed before others are compared."""
+"""Calls with local inputs that must be observed before calls with other inputs are compared."""
 
 
 class _Result(NamedTuple):
@@ -47,12 +47,12 @@ class ActorSlot:
     handshake: Any
     watch: Any
     born: float
-    """When it was asked for, on the clock of this process."""
+    """When weft asked Ray for the actor, on the clock of this process."""
     preloaded: Any = None
     """Reference that is ready when the functions are loaded."""
     ready: bool = False
     ended: bool = False
-    """The backend ended it."""
+    """Whether the backend ended it."""
     pid: int = 0
     node: str = ""
     """The node of Ray that it runs on."""
@@ -65,7 +65,7 @@ class ActorSlot:
 
     @property
     def process(self) -> str:
-        """Return a name of its process that no other one has."""
+        """Return a unique name of its process."""
         return f"{self.node}-{self.pid}"
 
     @property
@@ -85,9 +85,10 @@ class TransferEstimator:
     """Estimates transfer times from start delays.
 
     Ray moves inputs before a call and does not report the time. An idle actor starts shortly after
-    its inputs exist; the additional delay of inputs from elsewhere is the transfer time. An input
-    that an earlier call has read is there already. Those that existed earlier than others may have
-    begun to move earlier: their time counts from then, so that no link looks quicker than it is.
+    its inputs exist; the additional delay of inputs from other devices is the transfer time. An
+    input that an earlier call has read is already there. An input that existed before the others
+    may have begun to move before them: its time counts from then, so that no link looks quicker
+    than it is.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from weft.errors import InvalidInput
 from weft.runtime.backends.pilots.device import PilotDevice
 
 GROUP = re.compile(r"(\d+)(?:\(x(\d+)\))?")
-"""Cores of a node, and of how many nodes: `4` or `4(x2)`."""
+"""Cores of a node, with the number of such nodes: `4` or `4(x2)`."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class SlurmBackend(PilotBackend):
         allocation
     host : address of this machine that steps connect to; by default its name
     start_seconds : seconds in which Slurm must start each step
-    logs : folder for the output of workers; by default it joins that of this program
+    logs : folder for the output of workers; by default it goes to the output of this program
     """
 
     name = "slurm"
@@ -64,7 +64,8 @@ class SlurmBackend(PilotBackend):
     ) -> SlurmStep:
         """Start a step of one task.
 
-        Only the task gets the variables: with them, srun would count as a process of a task.
+        Only the task gets the variables: with them, srun itself would look like a process of a
+        task.
         """
         options = step_options(spec, self.allocation.job, self._logs)
         given = [f"{name}={value}" for name, value in variables.items()]
@@ -74,8 +75,8 @@ class SlurmBackend(PilotBackend):
 def step_options(spec: PilotDevice, job: str, logs: Path | None = None) -> list[str]:
     """Return the options of ``srun`` for a device.
 
-    Steps overlap: weft counts cores itself, and a step without a memory limit would take the memory
-    of all others. Steps with generic resources exclude each other, so that each has its own.
+    Steps overlap, as weft counts cores itself, and a step without a memory limit would take the
+    memory of all others. Steps with generic resources exclude each other, so that each has its own.
     """
     gres = [f"gpu:{spec.gpus}"] if spec.gpus else []
     gres += [f"{name}:{amount:g}" for name, amount in spec.resources.items()]
