@@ -162,7 +162,7 @@ def _taken(trace: Trace, job: int, edge: int) -> bool:
 def _arrow(
     number: int, giver: _TraceRow, taker: _TraceRow, place: list[tuple[int, int]], data: float
 ) -> list[Event]:
-    # An arrow is tied to the slice around its time; the very end of a slice is outside it.
+    # Viewers tie an arrow to the slice around its time; the end of a slice is outside it.
     sent = giver.start + 0.999 * (giver.finish - giver.start)
     shared = {"name": "data", "cat": "transfer", "id": number}
     ends = (("s", sent, giver.device), ("f", taker.start, taker.device))

@@ -23,7 +23,7 @@ NOUNS = {
     "names": "names of devices",
     "kinds": "kinds of devices",
 }
-"""Fields whose names alone do not say what is lost."""
+"""Fields that a message must describe, as their names do not say what is lost."""
 
 REMEDY = "save it as weft JSON (.json) or NPZ (.npz)"
 
@@ -45,7 +45,7 @@ def refuse_lost_fields(workflow: Workflow, keeps: frozenset[str], kind: str) -> 
 
 
 def refuse_lost_machines(cluster: Cluster, found: Cluster | None, kind: str) -> None:
-    """Refuse a cluster of which a reader would make another one, `found`."""
+    """Refuse a cluster that a reader would change; `found` is what it would read."""
     lost = [
         field.name
         for field in fields(cluster)

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class ReferenceSpeed(UserWarning):
-    """Recorded seconds are divided by speeds, none of which is 1."""
+    """Warning: recorded seconds are divided by speeds, none of which is 1."""
 
 
 @typed

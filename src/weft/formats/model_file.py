@@ -50,8 +50,8 @@ class Model:
     ----------
     name : the name it is listed under
     kind : which builder reads it, e.g. "conditional-network"
-    about : one sentence for users
-    settings : what the builder needs beside the arrays: features, architecture, options
+    about : a description in one sentence, for users
+    settings : all that the builder needs beside the arrays: features, architecture, options
     arrays : float32 or float64 arrays by name
     training : how it was trained: seeds, seconds, settings, curve
     """
@@ -138,7 +138,7 @@ def find_model(name_or_path: str | Path) -> Path:
 
 
 def is_model_path(name: str) -> bool:
-    """Return whether a text is the path of a model, there or not, and no plain name.
+    """Return whether a text is the path of a model, which may not exist, and no name.
 
     Examples
     --------
@@ -202,7 +202,7 @@ def _bounded(path: Path, limit: int) -> bytes:
     try:
         size = path.stat().st_size
     except (OSError, ValueError):  # ValueError: a name that no file can have
-        size = 0  # read_bytes names the trouble
+        size = 0  # read_bytes then raises the error that names the reason
     if size > limit:
         raise InvalidInput(f"has {size} bytes; a model may have at most {limit}")
     return read_bytes(path)

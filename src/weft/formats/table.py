@@ -59,7 +59,7 @@ SYNTAX = {
 """Suffix -> syntax; the syntax of other files is found by their content."""
 
 MOST_HEADER = 10_000
-"""The most characters of a first line that names columns."""
+"""Most characters of a header line: the first line of a table, with the names of columns."""
 
 _DOT = re.compile(
     # Possessive and atomic, so that the time is linear in the length of the text.
@@ -104,7 +104,7 @@ class File:
 
     @cached_property
     def header(self) -> str:
-        """The first line of a text, which may name columns; empty: there is none."""
+        """The first line of a text, which may name columns; empty if there is no text."""
         plain = self.syntax in {None, "csv", "jsonl"} and self.folder is None
         return self.text[:MOST_HEADER].lstrip().split("\n", 1)[0].rstrip("\r") if plain else ""
 
@@ -135,9 +135,9 @@ class File:
 class Format:
     """One file format; without `read` it is only written, without `write` only read.
 
-    `seconds`: its work is in seconds on the machine of the record, which has speed 1. `machines`
-    returns those that the file names beside its workflow. `keeps`: the fields of a workflow that
-    the format holds, if these are not all; `save` refuses a workflow that uses others.
+    `seconds`: the file gives work in seconds on the recorded machine, which has speed 1. `machines`
+    returns the machines that the file names beside its workflow. `keeps`: the fields of a workflow
+    that the format holds, if these are not all; `save` refuses a workflow that uses others.
     """
 
     name: str
@@ -179,7 +179,7 @@ def _graph_format(
     seconds: bool = False,
     keeps: frozenset[str] = GRAPH,
 ) -> Format:
-    """Return a format of workflows without machines; `read` takes part `of` a file."""
+    """Return a format of workflows without machines; `of` is what `read` receives."""
     return Format(
         name,
         suffixes,

@@ -48,8 +48,8 @@ def measure_ccr(problem: Problem) -> float:
 def scale_ccr(workflow: Workflow, ccr: float, cluster: Cluster | None = None) -> Workflow:
     """Return the workflow with its edge data scaled to a CCR on the cluster.
 
-    Every edge is scaled by the same factor; where no edge has data all get the same. A workflow
-    without edges is returned unchanged.
+    Every edge is scaled by the same factor. If no edge has data, all get the same number of bytes.
+    A workflow without edges is returned unchanged.
 
     Examples
     --------

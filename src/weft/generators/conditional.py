@@ -27,7 +27,7 @@ def conditional(
 
     Parameters
     ----------
-    share : share of the tasks with at least two outgoing edges that become choosers
+    share : share of the tasks with at least two outgoing edges that get a choice
     branches : the most branches of a choice (2 or more); each gets at least one edge, probabilities
         are drawn uniformly from the simplex
     nothing : probability that a choice has a further branch "nothing" without edges, after which

@@ -61,9 +61,9 @@ def stream_of(
 ) -> ConditionalStream:
     """Return a stream of a graph with drawn units, durations and arrivals.
 
-    Durations are log-normal around 10 ms, each task's own share of it slow on some kind of unit and
-    quick on another; there are one to three kinds of units, six units at most: those that take one
-    task at a time and those that take up to 16.
+    Durations are log-normal around 10 ms; a task may be slow on one kind of unit and quick on
+    another. There are at most six units of one to three kinds; a kind takes one task at a time, or
+    batches of up to 16 tasks.
     """
     problem = _on_units(workflow, rng)
     choices = problem.workflow.choices
@@ -98,7 +98,7 @@ def _on_units(workflow: Workflow, rng: np.random.Generator) -> Problem:
     )
     work = TYPICAL * np.exp(rng.normal(0.0, rng.uniform(0.2, 1.2), workflow.n))
     which = np.repeat(np.arange(groups), count)
-    # Whole tenths of a tick: events that are due together are part of the matter.
+    # Whole tenths of a tick, so that events can be due at the same time.
     seconds: FloatArray = np.maximum(np.round((work[:, None] * factor)[:, which], 4), 1e-4)
     names = tuple(f"u{g}.{i}" for g in range(groups) for i in range(count[g]))
     kinds = tuple(f"u{g}" for g in which)

@@ -23,7 +23,7 @@ _SIZE: dict[str, str] = {}
 """Generator -> the option that makes it larger."""
 
 _ESTIMATE: dict[str, Callable[..., int]] = {}
-"""Generator -> about how many tasks (or edges, where there are more) its options make."""
+"""Generator -> estimate of the tasks (or edges, if there are more) that its options make."""
 
 MAX_TASKS = 5_000_000
 """The most tasks that `generate` makes; the variable WEFT_MAX_TASKS raises it."""
@@ -34,8 +34,8 @@ def register_generator(
 ) -> Callable[[Callable[..., Workflow]], Callable[..., Workflow]]:
     """Register a generator (a decorator).
 
-    `size` is the option that sets its size. `estimate` gives about the number of tasks for options
-    it names, so that a size which exhausts memory is refused before work starts.
+    `size` is the option that sets its size. `estimate` takes some of the options and returns the
+    approximate number of tasks, so that a size which exhausts memory is refused first.
     """
     _SIZE[name], _ESTIMATE[name] = size, estimate
     return GENERATORS.register(name)
@@ -157,7 +157,7 @@ def generate_problem(
 
 
 def estimated_tasks(name: str, options: Mapping[str, Any]) -> int:
-    """Return about how many tasks a generator makes; what is no number counts as 1.
+    """Return the approximate number of tasks; options that are no numbers count as 1.
 
     Examples
     --------
@@ -194,7 +194,7 @@ def tree_size(depth: int, arity: int) -> int:
 
 
 def _largest_size(name: str, tasks: int, options: dict[str, Any]) -> int:
-    """Return the largest size with at most so many tasks, by doubling and bisection."""
+    """Return the largest size with at most `tasks` tasks, by doubling and bisection."""
     if _SIZE[name] in options:
         raise InvalidInput(f"give generator '{name}' either tasks or {_SIZE[name]}, not both")
 

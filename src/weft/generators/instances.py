@@ -74,10 +74,10 @@ def draw_instance(
     Parameters
     ----------
     condition : a name of `CONDITIONS`, or amounts of your own
-    tasks : of each job, or the closed range it is drawn from; at most so many for structures other
-        than `layered`
-    jobs : all at once; in a stream one after the other, so that the cluster is asked for `load` of
-        what it can do
+    tasks : number of tasks of each job, or the closed range from which it is drawn; for structures
+        other than `layered`, an upper limit
+    jobs : all arrive at once; in a stream one after the other, at `load` times the rate that the
+        cluster can sustain
     structure : a generator's name
     cluster : by default one drawn from the catalogue: see `heterogeneous_gpus`
 
@@ -162,8 +162,8 @@ def draw_problem(
 def fit_workflow(workflow: Workflow, cluster: Cluster) -> Workflow:
     """Rescale a workflow to the units of the drawn ones; its proportions stay.
 
-    Work has mean 1 (so that latencies weigh the same everywhere), kinds are those of the cluster,
-    and limits of memory and cores, made for other machines, are lifted. Durations measured by
+    Work has mean 1 (so that latencies weigh the same everywhere), and kinds are those of the
+    cluster. Needs of memory and cores, made for other machines, are dropped. Durations measured by
     device become work by their mean.
 
     Examples

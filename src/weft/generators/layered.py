@@ -42,10 +42,10 @@ def layered(
     tasks : number of tasks
     alpha : shape; a layer has alpha * sqrt(tasks) tasks on average: 0.5 is long, 2 is wide
     density : 0 to 1; a task has 1 to 1 + density * (width of the layer above) parents, each number
-        as likely
+        equally likely
     regularity : 0 to 1; widths lie within the mean width times regularity to 2 - regularity: 1
         makes all layers equal
-    jump : the first parent lies in the layer above, each further one up to so many layers above,
+    jump : the first parent lies in the layer above, each further parent up to `jump` layers above,
         each distance as likely
     max_parents : the most parents of a task; it keeps the number of edges linear in the number of
         tasks
@@ -131,7 +131,7 @@ def _edges(
     from_layer = layer[dst] - up
     src = begin[from_layer] + _spread(rank, parents, widths[from_layer], child, seed)
     key = np.sort(src * np.int64(n) + dst)
-    key = key[np.diff(key, prepend=-1) > 0]  # a task may draw a narrow layer's task twice
+    key = key[np.diff(key, prepend=-1) > 0]  # a parent in a narrow layer may be drawn twice
     return key // n, key % n
 
 
@@ -150,8 +150,8 @@ def _spread(
 ) -> IntArray:
     """Return positions in a layer, one per equal strip.
 
-    They are rotated by a random angle per task. Parents in one layer therefore differ, without
-    drawing again.
+    All strips of a task are rotated by one random angle. So its parents in one layer differ without
+    repeated draws.
     """
     rng = generator(seed, "layered", "position")
     count = np.repeat(parents, parents)

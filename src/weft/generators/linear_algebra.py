@@ -1,9 +1,9 @@
-"""Tiled Cholesky, LU and QR: who reads and writes which tile decides the graph.
+"""Tiled Cholesky, LU and QR: the tiles that tasks read and write give the edges.
 
 Work is counted in 10**12 operations (a device of speed 1 does one TFLOP/s), by the leading terms in
 units of b**3 / 3 for tiles of order b (Buttari et al. 2009; Bouwmeester et al. 2011, table 1). They
 add up exactly: n**3 / 3 for Cholesky, 2 n**3 / 3 for LU, 4 n**3 / 3 for QR. An edge carries the
-tiles that the one task wrote last and the other touches.
+tiles that its source wrote last and its target reads or writes.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ Tile = tuple[str, int, int]
 
 
 class _Factorisation(Sketch):
-    """Kernels in sequential order; a tile is written before it is next touched.
+    """Kernels in sequential order; readers of a tile depend on its last writer.
 
     Later writers need not wait for readers of the old tile: data moves by copies, so a reader keeps
-    the version it got.
+    the version that it received.
     """
 
     def cut(self, tiles: int, tile_size: int, element: int) -> None:
@@ -124,8 +124,8 @@ def qr(f: _Factorisation, *, tiles: int = 6, tile_size: int = 960, element: int 
     """
     f.cut(tiles, tile_size, element)
     for k in range(f.tiles):
-        # The reflectors below the diagonal ("V") and the triangle above it ("A") go separate ways:
-        # ormqr reads the one while tpqrt changes the other.
+        # The reflectors below the diagonal ("V") and the triangle above it ("A") are separate
+        # tiles: ormqr reads V while tpqrt changes A.
         f.kernel("geqrt", (k,), writes=[("A", k, k), ("V", k, k)])
         for j in range(k + 1, f.tiles):
             f.kernel("ormqr", (k, j), reads=[("V", k, k)], writes=[("A", k, j)])

@@ -127,7 +127,7 @@ def montage(s: _Profiled, *, images: int = 16) -> None:
 def epigenomics(s: _Profiled, *, chunks: int = 8, lanes: int = 2) -> None:
     """A DNA read mapping workflow: lanes * (4 * chunks + 2) + 3 tasks.
 
-    Each lane is split, its chunks pass four steps, then all are merged.
+    Each lane is split, its chunks pass four steps, then all chunks are merged.
 
     Examples
     --------

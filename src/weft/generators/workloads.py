@@ -55,8 +55,8 @@ def arrivals(
     rate : mean jobs per second
     deviation : standard deviation of normal gaps as a share of their mean; a negative gap moves a
         job before the one drawn earlier
-    times : of a trace; the first jobs of it, moved and stretched so that the first comes at 0 and
-        the mean rate is `rate`
+    times : arrivals of a trace; its first jobs, moved and stretched so that the first one comes at
+        0 and the mean rate is `rate`
 
     Examples
     --------
@@ -246,7 +246,7 @@ def dag_jobs(
     )
     if templates is not None:
         return drawn
-    each = np.arange(jobs)  # every problem once, in place of draws with repetition
+    each = np.arange(jobs)  # every problem once, not drawn with repetition
     deadline = (
         drawn.deadline if slack is None else deadlines(problems, each, drawn.arrival, slack=slack)
     )

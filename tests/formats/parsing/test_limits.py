@@ -220,7 +220,7 @@ def test_the_entries_of_an_archive_are_counted_first(column, tmp_path, monkeypat
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("format.npy", made.getvalue() + (array.tobytes() if array.nbytes else b""))
     monkeypatch.setenv("WEFT_MAX_CELLS", "2000")
-    with pytest.raises(InvalidInput, match="an archive of so many numbers and texts takes"):
+    with pytest.raises(InvalidInput, match="an archive of this size takes"):
         formats.load(tmp_path / "a.npz")
 
 

@@ -1,8 +1,8 @@
 """Conditional call graphs (`conditional-graph-v1`): calls of services as choices.
 
 Services are tasks. Every call that is not made by all requests is a choice of its own with the
-branches "call" and "skip". Calls of real requests depend on each other; the shapes of requests that
-were counted are kept beside the graph, to be drawn from.
+branches "call" and "skip". Calls of real requests depend on each other, so the graph comes with the
+counted shapes of requests, from which `draw` draws.
 """
 
 from __future__ import annotations

@@ -81,13 +81,14 @@ class _Reader:
             self.after[_needed(attributes, "ref", tag), self._child] = None
         elif tag in {"profile", "metadata"} and inside == "job":
             self._key, self._text = attributes.get("key", ""), ""
-            # Only here: the parser calls it for every line end and reference of a text.
+            # Only for these elements: the parser calls it for every line end and reference of a
+            # text.
             self._parser.CharacterDataHandler = self.characters
 
     def characters(self, text: str) -> None:
         if self._key and len(self._text) < MAX_NUMBER_LENGTH:
             self._text += text
-        else:  # as much as `quantity` reads; the rest is not collected
+        else:  # no more than `quantity` reads
             self._parser.CharacterDataHandler = None
 
     def end(self, tag: str) -> None:
@@ -132,7 +133,7 @@ def read_dax(content: bytes, *, name: str) -> Workflow:
     check_cells(ELEMENT_CELLS * elements, f"an XML text of {elements} elements")
     attributes = content.count(b"=")
     check_cells(ATTRIBUTE_CELLS * attributes, f"an XML text of {attributes} attributes")
-    parts = content.count(b"\r") + content.count(b"&")  # each ends a piece of text
+    parts = content.count(b"\r") + content.count(b"&")  # each begins another call of the parser
     check_cells(parts, f"an XML text of {parts} returns and references")
     parser = expat.ParserCreate()
     reader = _Reader(parser)

@@ -3,8 +3,8 @@
 Read: one ``digraph`` with nodes, chains of edges, subgraphs (flattened), default attributes,
 comments. Node attributes ``work``, ``kind``, ``memory``, ``cores`` and ``durations`` (a JSON
 object); edge attribute ``data`` or ``bytes``, or a ``label`` that is a number. Sizes may have
-units. Everything else is drawing, and passed over. Where no node has ``work``, each has one unit,
-and a warning says so. A node's ``label`` is the name of its task.
+units. All other attributes are drawing and are skipped. Where no node has ``work``, each has one
+unit, and a warning says so. A node's ``label`` is the name of its task.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TOKEN_CELLS = 16
 _READ = frozenset(
     {"work", "kind", "memory", "cores", "durations", "data", "bytes", "label", "when"}
 )
-"""The attributes that are read; the others are drawing and not kept."""
+"""The attributes that are read; the others are for drawing."""
 _ESCAPE = re.compile(r'\\(["\\])')
 
 
@@ -108,7 +108,7 @@ class _Tokens:
         return text
 
     def take(self, mark: str) -> bool:
-        """Pass over a mark if it is the next token."""
+        """Skip a mark if it is the next token; return whether it was."""
         if self.is_mark and self.text == mark and mark:
             self.next()
             return True
@@ -188,7 +188,7 @@ def _task_names(nodes: dict[str, Attributes]) -> tuple[str, ...]:
     labels = []
     for node, row in nodes.items():
         label = row.get("label", "")
-        if label.startswith(f"{node}\n"):  # as `write_dot` has it
+        if label.startswith(f"{node}\n"):  # as `write_dot` writes it
             label = node
         lines = re.split(r"\\[nlr]|\n", label.replace(r"\N", node))
         labels.append(node if label == node else " ".join(" ".join(lines).split()) or node)
@@ -211,7 +211,7 @@ def _parse(tokens: _Tokens) -> _Graph:
     tokens.expect("{")
     defaults: list[tuple[Attributes, Attributes]] = [
         ({}, {})
-    ]  # of nodes and of edges, one entry a level of subgraphs
+    ]  # of nodes and of edges, one entry per level of subgraphs
     while defaults:
         if tokens.take("}"):
             defaults.pop()
@@ -299,7 +299,7 @@ def _work(nodes: dict[str, Attributes]) -> np.ndarray:
 
 def _durations(nodes: dict[str, Attributes]) -> dict[str, np.ndarray]:
     columns: dict[str, np.ndarray] = {}
-    # A default of durations is one text in the file and one table row per node.
+    # A default of durations is written once in the file but makes a row for every node.
     length = sum(len(row.get("durations", "")) for row in nodes.values())
     check_cells(length, f"durations of {length} characters in all")
     for i, (task, row) in enumerate(nodes.items()):
@@ -313,8 +313,9 @@ def _durations(nodes: dict[str, Attributes]) -> dict[str, np.ndarray]:
                         "a number"
                     )
                 if device not in columns:
-                    cells = (len(columns) + 1) * len(nodes)
-                    check_cells(cells, f"durations of {len(nodes)} tasks on so many devices")
+                    devices = len(columns) + 1
+                    what = f"durations of {len(nodes)} tasks on {devices} devices"
+                    check_cells(devices * len(nodes), what)
                     columns[device] = np.full(len(nodes), np.nan)
                 columns[device][i] = seconds
     return columns
@@ -331,7 +332,7 @@ def _data(src: str, dst: str, row: Attributes) -> float:
             return quantity(row[key], "bytes", f"{key} of edge '{src}' -> '{dst}'")
     try:
         return quantity(row.get("label", "0"), "bytes", "label")
-    except InvalidInput:  # a label is free text: where it is no size, the edge carries nothing
+    except InvalidInput:  # a label is free text; if it is no size, the edge has no data
         return 0.0
 
 

@@ -63,5 +63,5 @@ def read_static_graph(record: Record, *, name: str) -> Problem:
 def _bandwidth(record: Record) -> FloatArray:
     bandwidth = record.floats("bandwidth", rank=2)
     if bandwidth.ndim == 2 and bandwidth.shape[0] == bandwidth.shape[1]:
-        np.fill_diagonal(bandwidth, np.inf)  # null there: local
+        np.fill_diagonal(bandwidth, np.inf)  # files may have null there, as data stays local
     return bandwidth

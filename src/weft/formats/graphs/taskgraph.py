@@ -60,7 +60,7 @@ def number_kinds(labels: Sequence[str]) -> tuple[tuple[str, ...], IntArray]:
 
 
 def whole_cores(cores: FloatArray, names: Sequence[str]) -> IntArray:
-    """Round cores up to at least one: a device has whole cores."""
+    """Round cores up, to at least one, as a device has whole cores."""
     bad = ~((cores >= 0) & (cores < 2.0**53))
     if bad.any():
         t = int(np.flatnonzero(bad)[0])

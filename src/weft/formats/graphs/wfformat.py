@@ -1,9 +1,9 @@
 """WfFormat 1.5 and 1.6 of WfCommons: recorded executions of workflows.
 
 The format is described at wfcommons.org/format. Both versions have the same keys; 1.6 adds
-summaries, which are not read. In files of other systems the identifier of a task is its name and
-the name is its kind; files that weft wrote have two keys more, which the schema allows: ``kind`` of
-a task, whose name is then the true one, and ``cluster``, the name of the machines.
+summaries, which are not read. In files of other systems, a task's identifier is its name here, and
+its name is its kind. Files that weft wrote have two more keys, which the schema allows: ``kind`` of
+a task, whose ``name`` is then its real name, and ``cluster``, the name of the machines.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def read_wfformat(record: Record, *, name: str) -> Workflow:
     """Return the workflow that was executed.
 
     Recorded seconds -> work at speed 1, name without number -> kind. An edge joins a parent and a
-    child and carries the files the one writes and the other reads. A task without a record of its
-    execution counts as 0 seconds, because traces leave out what took no time of its own.
+    child and carries the files that the parent writes and the child reads. A task without a record
+    of its execution counts as 0 seconds, because traces leave out tasks that took no time.
     """
     workflow = record.child("workflow")
     if "specification" not in workflow:
@@ -210,8 +210,8 @@ def machines_of(record: Record, workflow: Workflow) -> Cluster | None:
 
     A machine has a device per core. Where tasks need several cores, or so much memory that they
     cannot all run at once, they share the cores and the memory of their machine. All have speed 1:
-    run times were measured on these machines, and the recorded clock rates are readings of a
-    moment. A task may use all the memory of its machine.
+    run times were measured on these machines, and the recorded clock rates are momentary values. A
+    task may use all the memory of its machine.
     """
     execution = record.child("workflow").child("execution")
     if "machines" not in execution:
@@ -269,7 +269,7 @@ def write_wfformat(thing: Workflow | Problem, *, version: str = "1.5") -> bytes:
         for i, work, memory, cores in zip(ids, *columns, strict=True)
     ]
     with np.errstate(over="ignore"):
-        total = float(workflow.work.sum())  # as if one task ran after the other
+        total = float(workflow.work.sum())  # the makespan if tasks ran one after the other
     execution: dict[str, Any] = {
         "makespanInSeconds": min(total, sys.float_info.max),
         "executedAt": "1970-01-01T00:00:00+00:00",

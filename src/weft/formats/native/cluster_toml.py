@@ -77,7 +77,7 @@ LINKS = {
 TOML_LINE_CELLS, TOML_PART_CELLS, TOML_CHARACTER_CELLS = 128, 16, 2
 """Cells that a line, a part of it (between commas, dots, escapes) and a character count for.
 
-Files by hand are short, and tomllib is slow.
+They are many because tomllib is slow; files written by hand are short.
 """
 
 KEY_PARTS = 20
@@ -87,7 +87,7 @@ _DEEP_KEY = re.compile(
     r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
     f"{{{KEY_PARTS}}}"
 )
-"""A key of so many parts: tomllib takes quadratic time for it."""
+"""A key of `KEY_PARTS` parts or more, for which tomllib takes quadratic time."""
 
 
 def read_cluster_toml(text: str, *, name: str) -> Cluster:
@@ -121,7 +121,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     """Parse TOML; whatever is wrong becomes `InvalidInput`."""
     cells = TOML_LINE_CELLS * text.count("\n") + TOML_CHARACTER_CELLS * len(text)
     cells += TOML_PART_CELLS * sum(map(text.count, ",.\\"))
-    check_cells(cells, "a TOML text of so many lines, entries and characters")
+    check_cells(cells, "a TOML text of this size")
     if _DEEP_KEY.search(text):
         raise InvalidInput(f"has a key of more than {KEY_PARTS} parts; it is not read")
     try:
@@ -231,7 +231,7 @@ def _curve(value: object, path: str) -> Curve:
 
 
 def read_setup(r: Record) -> dict[str, Any]:
-    """Return the set-up, cache and switch of a device, as far as they are given."""
+    """Return those of set-up, cache and switch that are given for a device."""
     given: dict[str, Any] = {**r.quantities({"cache": "bytes", "switch": "seconds"})}
     if "setup" not in r:
         return given
@@ -314,7 +314,7 @@ def write_cluster_toml(cluster: Cluster) -> bytes:
 def _link_lines(key: str, matrix: FloatArray, node: FloatArray, *, routed: bool) -> list[str]:
     same = node[:, None] == node[None, :]
     between, within = matrix[~same], matrix[same & ~np.eye(len(matrix), dtype=bool)]
-    between = between[:0] if routed else between  # follows from the network
+    between = between[:0] if routed else between  # links between nodes follow from the network
     if all((part == part[:1]).all() for part in (between, within)):
         made = [f"{key} = {float(between[0])!r}"] if len(between) else []
         return made + ([f"node_{key} = {float(within[0])!r}"] if len(within) else [])

@@ -238,8 +238,8 @@ def _coefficient(r: Record) -> float:
 def _continued(curve: Curve, batch: int) -> Curve:
     """Return a curve up to `batch`.
 
-    More tasks than it has numbers for take several batches. That is a little slower than the
-    batches themselves, so that no policy fills one so far.
+    A larger batch than the curve has numbers for takes as long as several batches, and a little
+    longer, so that no policy fills a batch that far.
     """
     if isinstance(curve, int | float) or not 0 < len(curve) < batch <= LARGEST_CURVE:
         return curve

@@ -70,7 +70,7 @@ def _variant(row: Record) -> Variant:
 
 
 def _number(row: Record, key: str, unit: str = "number") -> float | None:
-    """Return a number, which NPZ files hold as an array; None: there is none."""
+    """Return a number, which NPZ files hold as an array; None if it is not given."""
     if key not in row:
         return None
     value: Any = row.raw(key)

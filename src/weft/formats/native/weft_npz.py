@@ -21,10 +21,10 @@ from weft.formats.parsing.limits import RECORD_CELLS, WORD_CELLS, check_bytes, c
 
 ZIP_MAGIC, _ENTRY_MAGIC = b"PK\x03\x04", b"PK\x01\x02"
 OLDEST = (1980, 1, 1, 0, 0, 0)
-"""The one time stamp all members get, so that the same object gives the same bytes."""
+"""The time stamp of all members, so that the same object gives the same bytes."""
 
 _SPECIAL, _ESCAPED = re.compile(r"[%/\\\x00]"), re.compile("%(25|2F|5C|00)")
-"""Characters of keys that are escaped in paths, and how they are written there."""
+"""Characters of keys that are escaped in paths, and their escaped forms."""
 
 
 def write_npz(record: dict[str, Any]) -> bytes:
@@ -62,7 +62,7 @@ def _columns(value: object, key: str) -> list[tuple[str, NDArray[Any]]]:
 
 
 def _escaped(name: str) -> str:
-    """Return a key without what ends a part of a path, as in URLs."""
+    """Escape the characters of a key that would end a part of a path, as in URLs."""
     return _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", name)
 
 
@@ -92,9 +92,9 @@ def read_npz(content: bytes) -> dict[str, Any]:
             for member in _members(archive):
                 with archive.open(member) as stream:
                     shape, dtype = _header(member, stream)
-                # Small types are widened, and text without a character takes no bytes here.
+                # Small types are widened when read, and empty text takes no bytes in the archive.
                 cells += math.prod(shape) * (WORD_CELLS if dtype.kind == "U" else 1)
-                check_cells(cells, "an archive of so many numbers and texts")
+                check_cells(cells, "an archive of this size")
                 array = _read_array(member.filename, archive.read(member))
                 _enter(nested, member.filename.removesuffix(".npy"), array)
     except InvalidInput:

@@ -4,9 +4,9 @@ A few kilobytes of a file can stand for gigabytes of memory. Every reader counts
 
 - bytes: of a file, after it is unpacked (`MAX_BYTES`, or the variable WEFT_MAX_BYTES)
 - cells: numbers in dense tables and entries of lists (`MAX_CELLS`, or WEFT_MAX_CELLS). A device
-  takes as many cells as it has links, a task and an edge a fixed number each. Parts of a text
-  count for what their objects take in Python: a cell is about 30 bytes and 100 ns, so that a
-  text within the limit takes at most about 500 MB and two seconds.
+  takes one cell per link, a task and an edge a fixed number each. A part of a text counts by the
+  memory and time of its objects in Python: a cell is about 30 bytes and 100 ns, so that a text
+  within the limit takes at most about 500 MB and two seconds.
 - depth: of nested JSON and XML (`MAX_DEPTH`)
 """
 
@@ -24,7 +24,7 @@ MAX_NUMBER_LENGTH = 1000
 """The most characters of one number with a unit."""
 
 LINK_TABLES = 4
-"""(p, p) tables of a cluster: bandwidth, latency, seconds per byte and one in the making."""
+"""Number of (p, p) tables of a cluster: bandwidth, latency, seconds per byte, and a spare."""
 TASK_CELLS = 8
 EDGE_CELLS = 2
 LINE_CELLS, WORD_CELLS = 32, 5
@@ -89,14 +89,14 @@ def json_cells(content: bytes) -> int:
 
 
 def split_lines(text: str, *, cells: int = LINE_CELLS) -> list[str]:
-    """Return the lines of a text, each of which counts for so many cells."""
+    """Return the lines of a text; each line counts for `cells` cells."""
     count = sum(map(text.count, LINE_ENDS)) - text.count("\r\n")
     check_cells(cells * count, f"a text of {count} lines")
     return text.splitlines()
 
 
 def split_words(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the words of each line; refuse lines of too many words in all."""
+    """Yield the words of each line; refuse texts of too many words."""
     count, most = 0, max_cells() // WORD_CELLS
     for line in lines:
         words = line.split(maxsplit=most - count)

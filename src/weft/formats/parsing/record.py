@@ -91,7 +91,7 @@ class Record:
         return valid_text(value, self.path(key))
 
     def flag(self, key: str, *, default: bool) -> bool:
-        """Return a true or a false."""
+        """Return True or False."""
         value = self.raw(key, default)
         if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype == np.bool_:
             value = bool(value)
@@ -174,7 +174,7 @@ class Record:
         return np.array(flat, bool).reshape(shape)
 
     def table(self, names: str, values: str) -> dict[str, FloatArray]:
-        """Return name -> row, from a list of names and as many rows of numbers."""
+        """Return name -> row, from a list of names and a row of numbers for each."""
         if names not in self:
             if values in self:
                 raise InvalidInput(f"{self.path(values)} is given without {self.path(names)}")
@@ -190,7 +190,7 @@ class Record:
         return dict(zip(labels, rows, strict=True))
 
     def path(self, key: str) -> str:
-        """Name a key in full, as complaints do."""
+        """Return the full name of a key, for messages."""
         return f"{self.where}.{key}" if self.where else key
 
 
@@ -222,7 +222,7 @@ def _to_floats(flat: list[Any], where: str) -> FloatArray:
         array = np.array(flat, np.float64)
     except OverflowError:
         raise InvalidInput(f"{where} holds a number too large to be used") from None
-    if not spelled and np.isinf(array).any():  # 1e999 is infinity, "inf" the deliberate form
+    if not spelled and np.isinf(array).any():  # 1e999 overflows; infinity is written "inf"
         i = int(np.flatnonzero(np.isinf(array))[0])
         raise InvalidInput(f"{where}[{i}] is too large to be used")
     return array

@@ -27,7 +27,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 CHUNK = 2**20
 LONGEST_LINE = 400
 PIPE_SECONDS = 5.0
-"""How long the reader of a pipe waits for its writer."""
+"""Seconds for which the reader of a pipe waits for its writer."""
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _BRACKETS = re.compile(r"[^\[\]{}]++")
@@ -85,13 +85,13 @@ def read_bytes(path: Path) -> bytes:
 
 
 def _read_pipe(path: Path) -> bytes:
-    """Read a named pipe; refuse one that no process writes to, which would never end."""
+    """Read a named pipe; refuse one that no process writes to, as reading never ends."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb", buffering=0) as stream:
         begun = select.poll()
         begun.register(descriptor, select.POLLIN)
         first, until = b"", time.monotonic() + PIPE_SECONDS
-        try:  # without a writer a pipe is at its end; with one that is not ready, reading blocks
+        try:  # without a writer, a pipe is at its end; if its writer is not ready, reading blocks
             while not (first := os.read(descriptor, CHUNK)) and not begun.poll(10):
                 if time.monotonic() > until:
                     raise InvalidInput(
@@ -106,7 +106,7 @@ def _read_pipe(path: Path) -> bytes:
 class _Meter:
     """A counter of the bytes and cells of a content.
 
-    Cells are those of JSON where the content begins like it, and those of lines elsewhere.
+    If the content begins like JSON, the parts of JSON are counted, else the lines.
     """
 
     def __init__(self) -> None:
@@ -121,10 +121,10 @@ class _Meter:
             self._json = start in {b"{", b"["}
         if self._json:
             self._cells += limits.json_cells(chunk)
-            limits.check_cells(self._cells, "a text of so many list entries")
+            limits.check_cells(self._cells, "a text of this size")
         else:
             self._cells += limits.LINE_CELLS * chunk.count(b"\n")
-            limits.check_cells(self._cells, "a text of so many lines")
+            limits.check_cells(self._cells, "a text of this size")
 
 
 def _read(stream: IO[bytes], first: bytes = b"") -> bytes:
@@ -137,7 +137,7 @@ def _read(stream: IO[bytes], first: bytes = b"") -> bytes:
 
 
 def _unpack(stream: IO[bytes]) -> bytes:
-    # Twice: once to count, keeping nothing, then to keep. A bomb is refused with no memory taken.
+    # Unpack twice: first only to count, then to keep the content. So a bomb takes no memory.
     meter = _Meter()
     with gzip.GzipFile(fileobj=stream) as unpacked:
         while chunk := unpacked.read(CHUNK):
@@ -200,7 +200,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def is_there(path: Path) -> bool:
-    """Return whether a file or folder exists; a name that no file can have does not.
+    """Return whether a file or folder exists; False for names that no file can have.
 
     Examples
     --------
@@ -216,8 +216,8 @@ def is_there(path: Path) -> bool:
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file, packed if its name ends with .gz; equal content gives equal bytes.
 
-    In a folder of several users, a symbolic link could lead to any file of this one: links are not
-    followed, except those of the system in /dev.
+    In a folder of several users, a symbolic link could lead to any file of this user. So links are
+    not followed, except those of the system in /dev.
     """
     if path.name.endswith(".gz"):
         content = gzip.compress(content, mtime=0)

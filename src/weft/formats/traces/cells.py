@@ -60,7 +60,7 @@ def table(text: str, delimiter: str, *, needed: Sequence[str] = ()) -> list[Cell
     >>> table("a|b\n1|2\n", "|")[0].values
     {'a': '1', 'b': '2'}
     """
-    check_cells(WORD_CELLS * text.count(delimiter), "a table of so many cells")
+    check_cells(WORD_CELLS * text.count(delimiter), "a table of this size")
     lines = split_lines(text, cells=RECORD_CELLS)
     filled = [(i, line) for i, line in enumerate(lines, 1) if line.strip()]
     header = [name.strip() for name in filled[0][1].split(delimiter)] if filled else []

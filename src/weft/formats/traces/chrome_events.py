@@ -109,7 +109,7 @@ def _slices(events: list[Record]) -> dict[Lane, list[_Slice]]:
 
 
 def _outermost(slices: list[_Slice]) -> list[_Slice]:
-    """Return the slices that lie in no longer slice of their thread."""
+    """Return the slices that no longer slice of the same thread contains."""
     kept: list[_Slice] = []
     around = _Slice(-math.inf, -math.inf, Record({}))
     for s in sorted(slices, key=lambda s: (s.start, -s.end)):
@@ -162,7 +162,7 @@ def _label(value: object, where: str) -> str:
 
 
 def _argument(event: Record, key: str) -> str:
-    """Return an argument that is text; arguments of other types mean something else."""
+    """Return an argument that is text; others have another meaning and are left out."""
     arguments = event.content.get("args")
     value = arguments.get(key) if isinstance(arguments, dict) else None
     return valid_text(value, event.path(f"args.{key}")) if isinstance(value, str) else ""

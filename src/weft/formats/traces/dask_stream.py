@@ -90,7 +90,7 @@ def _documents(text: str) -> Iterator[Any]:
             end = text.find("</script", match.end())
             content = text[match.end() : end if end >= 0 else len(text)]
             cells += RECORD_CELLS + json_cells(content.encode())
-            check_cells(cells, "a report of so many list entries")
+            check_cells(cells, "a report of this size")
             yield parse_json(content)
 
 
@@ -126,7 +126,7 @@ def _of_columns(columns: dict[str, Any]) -> Iterator[MeasuredExecution]:
     check_cells(RECORD_CELLS * count, f"a task stream of {count} rows")
     for i in range(count):
         row = Record({name: cells[i] for name, cells in plain.items()}, f"row {i}")
-        if row.finite("alpha") < 1:  # transfers, disk and deserialising are pale
+        if row.finite("alpha") < 1:  # Dask draws transfers, disk and deserialising pale
             continue
         seconds = row.finite("duration") / 1000.0
         key = row.text("key")

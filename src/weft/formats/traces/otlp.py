@@ -48,8 +48,8 @@ def read_otlp_lines(text: str, *, name: str) -> Recording:
 def read_otlp(documents: list[Record], *, name: str) -> Recording:
     """Return the innermost spans as tasks, with their names as kinds.
 
-    A span that contains another one is no task of its own. A span waits for those it links to, and
-    for its parent, if they ended before it started.
+    A span that contains another one is not a task. A span waits for its parent and for the spans it
+    links to, if they ended before it started.
     """
     spans: dict[str, _Span] = {}
     for document in documents:

@@ -77,8 +77,8 @@ class Recording:
     def workflow(self) -> Workflow:
         """Return the tasks with their measured seconds as work at speed 1.
 
-        The output of a task goes to every task that needs it. With several kinds of devices, a
-        task has a duration on those where tasks of its kind were measured.
+        The output of a task goes to every task that needs it. With several kinds of devices, a task
+        has a duration on the kinds on which tasks of its kind were measured.
         """
         tasks = self.finished
         edges = [(p, e) for e in tasks.values() for p in dict.fromkeys(e.parents) if p in tasks]
@@ -114,7 +114,7 @@ class Recording:
     def cluster(self) -> Cluster:
         """Return the machines: a device per lane, or per task that ran at once on a host.
 
-        Where tasks used several cores, those of a host share as many as were in use at once.
+        If tasks used several cores, the tasks of a host share its most cores in use at once.
         """
         places: dict[tuple[str, str], list[MeasuredExecution]] = {}
         for e in self.finished.values():
@@ -160,7 +160,7 @@ def _most_at_once(executions: list[MeasuredExecution], *, cores: bool = False) -
     steps = [(e.start, count) for e, count in counted]
     steps += [(e.start + e.seconds, -count) for e, count in counted]
     running = most = 0
-    for _, step in sorted(steps):  # an end comes before a start at the same time
+    for _, step in sorted(steps):  # ends (-1) come before starts (+1) at the same time
         running += step
         most = max(most, running)
     return max(most, 1)

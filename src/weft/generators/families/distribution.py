@@ -1,10 +1,10 @@
 """Cases like those of users: families, clusters, conditions, mixed streams.
 
-Families of workflows are split: constants of policies are chosen on
-`DEVELOPMENT` alone, results are stated on `LEFT_OUT`. Clusters go from a single node to several
-racks; the mixes are those of nodes in three production clusters (Alibaba 2020, 2023 and 2026: nodes
-of 2, 4 or 8 equal GPUs), devices and links are those of the catalogue. A CCR is set, or it follows
-from measured seconds and bytes.
+Families of workflows are split: constants of policies are chosen on `DEVELOPMENT` alone, results
+are stated on `LEFT_OUT`. Clusters have from one node to several racks. Their mixes of nodes are
+those of three production clusters (Alibaba 2020, 2023 and 2026: nodes of 2, 4 or 8 equal GPUs),
+their devices and links those of the catalogue. A CCR is set, or it follows from measured seconds
+and bytes.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ CCRS = (0.2, 1.0, 5.0, FROM_BYTES)
 SIZES = (20, 260)
 """Least and most tasks of a workflow; sizes are drawn evenly on a logarithmic scale."""
 JOB_SIZES = (20, 100)
-"""The same for jobs of a stream."""
+"""Least and most tasks of a job of a stream, drawn in the same way."""
 AFFINITY = 0.6
-"""How much devices of one speed differ by task kind: factors are uniform in 1 +- half of it."""
+"""Spread of devices of one speed by task kind: factors are uniform in 1 +- half of this."""
 KINDS = tuple(f"k{k}" for k in range(4))
 
 FAMILY_CONDITIONS = {

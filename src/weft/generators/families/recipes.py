@@ -114,7 +114,7 @@ class _FamilyRecipe(Sketch):
         return self.task(name, kind, seconds, after=after or (), output=law.output)
 
     def row(self, kind: str, behind: list[list[int]]) -> list[int]:
-        """Add one task behind each list of parents."""
+        """Add one task behind each of several lists of parents."""
         return [self.add(kind, parents) for parents in behind]
 
 

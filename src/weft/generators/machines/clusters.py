@@ -55,14 +55,14 @@ def gpu_cluster(
     precision : whose peak counts: fp64, fp32 or fp16
     efficiency : share of the peak that is reached
     network : link between nodes (`weft.generators.machines.catalogue.link_model`)
-    per_node : the most devices of a node; more are spread over further nodes
+    per_node : the most devices of a node; further devices go to further nodes
     idle_share : idle power as a share of the TDP (our own round number)
 
     Notes
     -----
-    Within a node, two devices of one kind talk over their peer link (NVLink, xGMI) where they have
-    one, others over the slower of their PCIe links. Bandwidths are peaks; latencies are our own
-    round numbers.
+    Within a node, two devices of one kind exchange data over their peer link (NVLink, xGMI) if they
+    have one, all others over the slower of their PCIe links. Bandwidths are peaks; latencies are
+    our own round numbers.
 
     Examples
     --------
@@ -142,7 +142,8 @@ def random_cluster(
     ----------
     heterogeneity, link_heterogeneity : speeds and bandwidths are uniform in their mean times [1 - h
         / 2, 1 + h / 2]
-    nodes : devices are dealt to nodes in blocks; `node_factor` times the bandwidth within one
+    nodes : number of nodes, each with a block of devices; within a node, bandwidth is `node_factor`
+        times as high
 
     Examples
     --------
