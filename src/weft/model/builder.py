@@ -253,7 +253,7 @@ _CONVERTERS = (
     ("__arrow_c_stream__", "pyarrow", "table"),
     ("__dataframe__", "pandas", "api.interchange.from_dataframe"),
 )
-"""Protocols of data frames, and the functions that read them: whichever is installed."""
+"""Protocols of data frames, and functions that read them; the first installed one is used."""
 
 
 def _converted(table: Any) -> Any:
@@ -330,7 +330,7 @@ def _empty(cell: object) -> bool:
 def _text(cell: object) -> str:
     if _empty(cell):
         return ""
-    whole = isinstance(cell, float) and cell.is_integer()  # numbers beside an empty cell
+    whole = isinstance(cell, float) and cell.is_integer()  # empty cells make a column float
     return str(int(cell) if whole else cell).strip()  # type: ignore[call-overload]
 
 

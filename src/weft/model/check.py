@@ -75,7 +75,7 @@ def check(target: Problem | Workload, result: Schedule | Trace | Planned) -> lis
 
 
 def _check_variants(problem: Problem, result: object) -> list[Violation]:
-    """Check that a plan names variants of all tasks with some, and is valid with them."""
+    """Check that a plan has a variant for each task with variants, and is valid."""
     if not isinstance(result, Planned):
         raise InvalidInput(
             f"'{problem.name}' has variants: give the plan, which has the chosen ones, or check "
@@ -210,7 +210,7 @@ def _overlaps(
 
 
 INPUT_ROWS = 1_000_000
-"""Rows whose inputs are looked at together: more would need memory for all edges at once."""
+"""Rows whose inputs are checked together, as all at once would need memory for all edges."""
 
 
 def _late_inputs(

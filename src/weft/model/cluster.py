@@ -30,7 +30,7 @@ from weft.registry import closest
 from weft.typed import typed, typed_class
 
 MOST_CORES = 10_000
-"""The most cores of one host: each is a device."""
+"""The most cores of one host, each of which is a device."""
 
 
 @typed_class
@@ -56,10 +56,10 @@ class Cluster:
     power, idle_power : (p,) watts, busy and idle
     price : (p,) money per hour of rent, of any currency
     capacity : name -> amount per node, as {node: amount} or one number for each of `node_names`;
-        tasks that run at the same time on devices of a node share it. Left out: without limit.
-        On a node with the capacity "cores", `cores` of its devices do not count
+        tasks that run at the same time on devices of a node share it. A capacity that is left out
+        has no limit. On a node with the capacity "cores", `cores` of its devices do not count
     network : links between nodes that transfers share. Bandwidth and latency between nodes are then
-        those of its routes. Without: links are independent
+        those of its routes. None: links are independent
 
     Examples
     --------
@@ -235,7 +235,7 @@ class Cluster:
     @cached_property
     def per_byte(self) -> FloatArray:
         """(p, p) seconds per byte; 0 on the diagonal and where bandwidth is infinite."""
-        with np.errstate(over="ignore"):  # a problem on such a link is refused
+        with np.errstate(over="ignore"):  # a problem with an infinite transfer is refused
             return frozen(1.0 / self.bandwidth)
 
     @cached_property

@@ -16,7 +16,7 @@ BoolArray = NDArray[np.bool_]
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a read-only view, so that no one changes a column that others read."""
+    """Return a read-only view, so that no code changes a column that others read."""
     view = array.view()
     view.flags.writeable = False
     return view

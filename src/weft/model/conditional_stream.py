@@ -21,15 +21,15 @@ from weft.rng import generator
 
 PROCESSES = ("regular", "normal", "poisson", "trace")
 LONGEST_GAP = 1e200
-"""Above every time between arrivals, in seconds: sums of them stay finite."""
+"""Upper limit of the seconds between arrivals, so that their sums stay finite."""
 WIDEST = 1e100
-"""Above every spread of a walk of probabilities: sums of its steps stay finite."""
+"""Upper limit of the spread of a walk of probabilities, so that sums of steps stay finite."""
 DRIFTS = ("fixed", "steps", "ramps", "walk", "uniform")
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """When jobs come.
+    """The arrivals of jobs.
 
     Parameters
     ----------
@@ -95,7 +95,8 @@ class ProbabilityDrift:
         (the first branch moves by a normal step of deviation `spread` * sqrt(seconds since the last
         job), reflected at `low` and `high`; the others keep their ratios); `uniform` (the first
         branch is drawn once per run, between `low` and `high`)
-    probability : (k, branches) one row a time; a single one where nothing moves, or where it begins
+    probability : (k, branches) one row per time in `times`; for the other kinds a single row, which
+            holds throughout or at the beginning
     times : (k,) seconds
     """
 
@@ -174,7 +175,8 @@ class ConditionalStream:
     drift : one for each choice of the workflow
     watched : numbers of the choices whose probabilities are estimated from outcomes
     tick : seconds in one unit of the clock of step-wise simulations. With 1 ms, whole milliseconds
-        add up exactly, so events that are due together stay together; sums of 0.01 s do not.
+        add up exactly, so events that are due together stay together; sums of 0.01 s would not be
+        exact.
     deadline : seconds after its arrival by which a job should be finished
     priority : of its jobs, the higher the more important
     """
@@ -274,7 +276,7 @@ class ConditionalStream:
 
 
 SEEDS_APART = 1_000_003
-"""Distance of the seeds of streams that are drawn together."""
+"""Difference between the seeds of streams that are drawn together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,7 +323,7 @@ class SharedStreams:
 
 
 def in_ticks(seconds: FloatArray | float, tick: float) -> float:
-    """Convert seconds to ticks; round values that are whole but for rounding errors."""
+    """Convert seconds to ticks; remove rounding errors of whole numbers."""
     return float(np.round(seconds / tick, 9))
 
 

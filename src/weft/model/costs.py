@@ -1,7 +1,7 @@
 """Costs of tasks on devices: the columns `work`, `row` and `pace` of a problem.
 
-Costs of the form work / speed need one row of paces, costs per task kind one row per kind, a full
-matrix one row per task. A device that cannot run a task has an infinite pace.
+Costs of the form work / speed need one row of paces, costs per task kind need one row per kind, and
+a full matrix needs one row per task. A device that cannot run a task has an infinite pace.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from weft.model.problem import Problem
 
 ROUNDING = 1e-12
-"""Share of a capacity that sums of amounts may miss by rounding."""
+"""Share of a capacity by which rounding may change a sum of amounts."""
 
 SHORTEST = 1e-150
 """Least seconds of a duration or a transfer that is not zero. Smaller ones lose their digits in
@@ -82,10 +82,11 @@ def _forbid_misfits(
     workflow: Workflow, cluster: Cluster, row: IntArray, pace: FloatArray
 ) -> tuple[IntArray, FloatArray]:
     """Split rows so that memory and cores become infinite paces; refuse misfits."""
-    # Tasks whose needs lie between the same two capacities fit the same devices: few classes.
+    # Tasks whose needs lie between the same two capacities fit the same devices, so classes are
+    # few.
     by_memory = np.searchsorted(np.unique(cluster.memory), workflow.memory)
     cores = cluster.cores
-    if "cores" in cluster.capacity:  # then the node limits them, not the device
+    if "cores" in cluster.capacity:  # then the node limits cores, not the device
         shared = np.isfinite(cluster.capacity["cores"])[cluster.node]
         cores = np.where(shared, max(1, int(workflow.cores.max(initial=1))), cores)
     by_cores = np.searchsorted(np.unique(cores), workflow.cores)
@@ -270,9 +271,9 @@ def _refuse_total(problem: Problem) -> None:
 def distinct_pairs(
     row: IntArray, other: IntArray, count: int
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the distinct pairs of row and other number, and the pair of each task.
+    """Return the distinct pairs of a row and another number, and each task's pair.
 
-    Costs that depend on both have one row per pair: a matrix of all tasks and devices would take
+    Costs that depend on both have one row per pair, as a matrix of all tasks and devices would take
     more memory than the rest of a run. The other numbers are below `count`.
 
     Examples

@@ -29,10 +29,11 @@ class Metrics:
         task's best when no device runs all
     efficiency : speedup / number of devices
     utilisation : mean share of the makespan that a device is busy
-    capacity_use : capacity -> share of what the nodes have over the makespan that tasks took
+    capacity_use : capacity -> sum over tasks of amount x seconds, over amount of all nodes x
+        makespan
     load_imbalance : busiest device / mean device - 1
-    mean_waiting : mean seconds from a task's last parent's finish (or its job's arrival) to its
-        start
+    mean_waiting : mean seconds from when a task is ready (its last parent finished, or its job
+        arrived) to its start
     mean_turnaround : mean seconds from the arrival of the job to the finish of a task
     energy : joules over the makespan, power while busy and idle power otherwise
     cost : money for the rent of all devices over the makespan, at their prices per hour
@@ -80,15 +81,14 @@ class TraceMetrics(Metrics):
 
     Attributes
     ----------
-    jobs, finished, cancelled : number of jobs, of those that came to their end, and of those called
-        off
-    jct, jct_median, jct_p95, jct_p99 : job completion time of the finished ones: mean, median,
-        95th and 99th percentile
-    deadline_misses, deadline_miss_share : finished jobs that ended after their deadline; share
-        among finished jobs that have one
-    in_time_share : share of the jobs with a deadline that finished by it; cancelled ones did not; 1
-        without deadlines
-    lost, lost_seconds : executions cut off by failures, and the device time that went with them
+    jobs, finished, cancelled : numbers of all jobs, of finished jobs, and of cancelled jobs
+    jct, jct_median, jct_p95, jct_p99 : job completion time of the finished jobs: mean, median, 95th
+        and 99th percentile
+    deadline_misses, deadline_miss_share : finished jobs that ended after their deadline; their
+        share of the finished jobs with a deadline
+    in_time_share : share of the jobs with a deadline that finished by it; a cancelled job did not;
+        1 without deadlines
+    lost, lost_seconds : executions cut off by failures, and the device time that they took
     """
 
     jobs: int
@@ -201,7 +201,10 @@ def trace_metrics(trace: Trace) -> TraceMetrics:
 def capacity_use(
     problem: Problem, need: FloatArray, seconds: FloatArray, makespan: float
 ) -> dict[str, float]:
-    """Return the share of each limited capacity that executions took.
+    """Return, for each limited capacity, the share that executions took.
+
+        It is the sum of amount x seconds over the executions, divided by the amount of all nodes x
+        the makespan.
 
     Examples
     --------
@@ -221,7 +224,7 @@ def capacity_use(
 
 
 def trace_capacity_use(trace: Trace) -> dict[str, float]:
-    """Return the share of each capacity that the executions of a trace took."""
+    """Return `capacity_use` of the executions of a trace."""
     problems = trace.workload.problems
     need = np.zeros((len(trace), problems[0].needs.shape[1]))
     for here, problem in trace.workload.by_problem(trace.job):
@@ -278,8 +281,8 @@ def critical_path(
 def sequential_time(parts: list[tuple[Problem, FloatArray]]) -> float:
     """Return the seconds of all tasks in sequence on the best device.
 
-    Where no device can run all tasks, each task counts on its own best device. Each part is a
-    problem and how many times each of its tasks is done.
+    If no device can run all tasks, each task counts on its own best device. Each part is a problem
+    and the number of times that each of its tasks is done.
 
     Examples
     --------
@@ -303,13 +306,13 @@ def sequential_time(parts: list[tuple[Problem, FloatArray]]) -> float:
 
 
 def load_imbalance(busy: FloatArray) -> float:
-    """Return busiest device / mean device - 1; 0 when nothing ran."""
+    """Return busy seconds of the busiest device over their mean - 1; 0 if nothing ran."""
     mean = float(busy.mean())
     return float(busy.max()) / mean - 1.0 if mean > 0 else 0.0
 
 
 def ratio(one: float, other: float) -> float:
-    """Divide; nothing by nothing is 1."""
+    """Divide; 0 / 0 is 1."""
     if other > 0:
         return one / other
     return 1.0 if one == other else np.inf

@@ -268,7 +268,7 @@ class Problem(Displayed):
 
     @cached_property
     def contended(self) -> bool:
-        """Whether tasks that devices of a node run at the same time can exceed a capacity."""
+        """Whether tasks that run at the same time on a node can exceed a capacity."""
         if not self.shared or self.n == 0:
             return False
         devices = np.bincount(self.cluster.node, minlength=len(self.room))
@@ -282,7 +282,7 @@ class Problem(Displayed):
 
     @cached_property
     def room(self) -> FloatArray:
-        """(nodes, capacities) amounts of each node, raised by what rounding may take."""
+        """(nodes, capacities) amounts of each node, raised by possible rounding errors."""
         return frozen(amounts_of(self.cluster) * (1.0 + ROUNDING))
 
     @cached_property
@@ -290,7 +290,7 @@ class Problem(Displayed):
         """(k,) mean seconds per unit of work over the devices that can run the row."""
         can = np.isfinite(self.pace)
         total = np.where(can, self.pace, 0.0).sum(axis=1)
-        return frozen(total / np.maximum(can.sum(axis=1), 1))  # an unused kind may run nowhere
+        return frozen(total / np.maximum(can.sum(axis=1), 1))  # an unused row may fit no device
 
     @cached_property
     def best_pace(self) -> FloatArray:
@@ -358,7 +358,7 @@ def _duration_matrix(durations: ArrayLike, names: tuple[str, ...] | None) -> Flo
         "zero or more",
         lambda i: f"task {i // matrix.shape[1]} on device {i % matrix.shape[1]}",
     )
-    matrix[np.isinf(matrix)] = np.nan  # the workflow's word for "cannot run there"
+    matrix[np.isinf(matrix)] = np.nan  # NaN is a workflow's mark for "cannot run there"
     stranded = np.isnan(matrix).all(axis=1)
     if stranded.any() and matrix.shape[1]:
         t = int(np.flatnonzero(stranded)[0])

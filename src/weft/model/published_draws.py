@@ -1,7 +1,7 @@
 """Draws of a stream as a published simulator makes them.
 
-The simulator is that of Debner, Krahn and Hirvisalo (2024). Number by number: numpy's global
-generator for the gaps, and one draw of Python's for every task that a job visits.
+The simulator is that of Debner, Krahn and Hirvisalo (2024). The numbers are the same: numpy's
+global generator draws the gaps, and Python's generator one number for every task that a job visits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def draw_as_published(stream: ConditionalStream, seed: int) -> tuple[FloatArray,
         task = 0
         while task >= 0:
             choice, branches = after[task]
-            # The last task draws too: its one branch leads out.
+            # The last task draws, too: its one branch leads out of the workflow.
             weights = share[choice][j].tolist() if choice >= 0 else [1.0]
             taken = rng.choices(range(len(branches)), weights=weights)[0]
             if choice >= 0:

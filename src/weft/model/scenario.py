@@ -38,10 +38,11 @@ class Scenario:
     ----------
     outcome : (choices over all jobs,) branch taken; job j's begin at ``workload.first_choice[j]``
     factor : (instances,) true duration / estimated duration
-    bias : (kinds, p) the same by task kind and device: estimates wrong in a systematic way
-    change_time, change_device, change_pace : (x,) from that time on the device takes `pace` times
-        as long; inf: it is down. Running tasks stretch with a change; a failure loses them, and
-        they start again.
+    bias : (kinds, p) further factors of durations by task kind and device: systematic errors of the
+            estimates
+    change_time, change_device, change_pace : (x,) from that time on the device takes that factor
+        longer; inf: it is down. Running tasks stretch with a change; a failure loses them, and they
+        start again.
     cancel : (jobs,) when a job is cancelled; inf: never
     """
 

@@ -108,7 +108,7 @@ class Trace(TraceColumns, Displayed):
         """(p,) seconds each device was running something; a batch counts once."""
         _, first, group = np.unique(self.batch, return_index=True, return_inverse=True)
         length = np.zeros(len(first))
-        # A member may be cancelled before the others end.
+        # One member of a batch may be cancelled before the others end.
         np.maximum.at(length, group.reshape(-1), self.finish - self.start)
         return frozen(
             np.bincount(self.device[first], weights=length, minlength=self.workload.cluster.p)
@@ -137,8 +137,8 @@ def beside_originals(
     """Return the marks of copies, without those that took the place of an original.
 
     The first end of a task that only copies finished is no copy. A replayed job is over when each
-    task has ended once, be it a copy: the original that a plan scheduled later never runs, and the
-    copy takes its place.
+    task has ended once, even if only a copy ended: the original that a plan schedules later then
+    never runs, and the copy takes its place.
 
     Examples
     --------

@@ -32,7 +32,7 @@ class Variant:
     seconds : on a device of speed 1, or by name or kind of device; None: as the task itself
     factor : multiplies these seconds
     cores, memory, needs : what it takes; None or left out: as the task itself
-    accuracy : of its result, in any unit, more is better; NaN: it does not count
+    accuracy : accuracy of its result, in any unit; higher is better; NaN: it does not count
     cost : money for one execution, beside the rent of devices
     devices : names or kinds of devices it can run on; empty: all
 
@@ -55,7 +55,7 @@ class Variant:
     def __post_init__(self) -> None:
         """Refuse numbers that cannot be computed with."""
         if not all(isinstance(name, str) for name in (self.name, *self.devices)):
-            raise TypeError("a name is no string")  # the caller learns which one it is
+            raise TypeError("a name is no string")  # the caller says which name
         where = f"of variant '{self.name}'"
         times = self.seconds if isinstance(self.seconds, Mapping) else {"": self.seconds}
         for what, value in [

@@ -101,7 +101,7 @@ class Workflow:
     needs : capacity of a node -> (n,) amount that a task takes while it runs. For the capacities
         "cores" and "memory", tasks need their `cores` and `memory` unless it is given here
     durations : device kind or device name -> (n,) seconds; NaN where the task cannot run there.
-        Where given, it wins over work / speed.
+        Given durations replace work / speed.
     variants : task name or kind -> several ways to run it, of which a planner chooses one; see
         `Variant`
     choices : exclusive branches; see `Choices`
@@ -178,7 +178,7 @@ class Workflow:
     # -- parts -------------------------------------------------------------
 
     order: IntArray = field(init=False, repr=False)
-    """A topological order of the tasks: 0, 1, 2, ... where the numbering is one already."""
+    """A topological order of the tasks: 0, 1, 2, ... if that is one."""
 
     @property
     def n(self) -> int:
@@ -367,7 +367,7 @@ class Workflow:
         waiting = np.bincount(self.dst, minlength=self.n).tolist()
         ptr, dst = self.succ_ptr.tolist(), self.dst.tolist()
         order = [i for i in range(self.n) if waiting[i] == 0]
-        for u in order:  # grows while it is read: a queue
+        for u in order:  # `order` grows in the loop: it is a queue
             for v in dst[ptr[u] : ptr[u + 1]]:
                 waiting[v] -= 1
                 if waiting[v] == 0:
@@ -377,7 +377,8 @@ class Workflow:
         return np.asarray(order, np.int64)
 
     def _a_cycle(self, waiting: list[int]) -> str:
-        # Walk backwards among tasks that were never freed: each has such a parent, so it closes.
+        # Walk back among tasks that never became free. Each has such a parent, so the walk meets
+        # itself.
         ptr, edge = self.pred_ptr, self.pred_edge
         at = next(i for i in range(self.n) if waiting[i] > 0)
         seen: dict[int, int] = {}

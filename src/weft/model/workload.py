@@ -92,7 +92,7 @@ class Workload:
         return cls(problems=problems, name=name or problems[0].name, **made)
 
     def __post_init__(self) -> None:
-        """Refuse jobs that name no problem, arrive at no time, or live on other machines."""
+        """Refuse jobs with an unknown problem, an invalid arrival, or other machines."""
 
         def job(j: int) -> str:
             return f"job {j}"
@@ -114,7 +114,7 @@ class Workload:
     def with_problem(self, job: int, problem: Problem, priority: float) -> Workload:
         """Return the workload with another problem of the same size for one job.
 
-        The job must be the only one of its template. Only the new job is checked: a service
+        The job must be the only one of its template. Only the new job is checked, as a service
         replaces one thousand jobs per second.
         """
         known, k = self.problem_of(job), int(self.template[job])
@@ -180,7 +180,7 @@ class Workload:
 
     @cached_property
     def batch_limit(self) -> IntArray:
-        """(kinds, p) the most tasks a batch takes: those with the least time per task."""
+        """(kinds, p) the most tasks of a batch: the number with the least time per task."""
         if not self.cluster.batch_curve:
             return frozen(np.tile(self.cluster.batch, (len(self.kinds), 1)))
         most = self.batch_growth.shape[2]
@@ -210,7 +210,7 @@ class Workload:
 
 
 OF_PROBLEMS = frozenset({"name", "speed", "throughput"})
-"""Fields of clusters that may differ: the paces of each problem hold the speeds already."""
+"""Fields of clusters that may differ, as the paces of each problem contain the speeds."""
 
 
 def refuse_other_machines(problems: Sequence[Problem]) -> None:

@@ -17,23 +17,23 @@ class Bookings(NamedTuple):
 
     group: IntArray
     start: FloatArray
-    ended: FloatArray  # (groups + 1,) the last end before each start; at last, that of all
+    ended: FloatArray  # (groups + 1,) the last end before each start; then the last end of all
 
     @classmethod
     def of(cls, group: IntArray, start: FloatArray, end: FloatArray) -> Bookings:
-        """Take these groups of all."""
+        """Select groups of one device."""
         return cls(group, start[group], np.maximum.accumulate(np.append(-np.inf, end[group])))
 
     def earliest(self, ready: float, seconds: float) -> float:
         """Return the first time from `ready` on at which the device is idle for `seconds`."""
-        first = int(np.searchsorted(self.start, ready))  # it does not fit before earlier ones
+        first = int(np.searchsorted(self.start, ready))  # earlier gaps end before `ready`
         ended = np.maximum(self.ended[first:], ready)
         free = np.flatnonzero(ended[:-1] + seconds <= self.start[first:])
         return float(ended[free[0] if len(free) else -1])
 
 
 class Alternatives:
-    """The bookings of all devices and the inputs of all executions, to look up."""
+    """Lookup of the bookings of all devices and the inputs of all executions."""
 
     def __init__(self, table: ExecutionTable, candidates: CauseTable) -> None:
         self.table, self.candidates = table, candidates

@@ -1,4 +1,4 @@
-"""Waits for capacities of nodes: whose end made room for another execution."""
+"""Waits for capacities of nodes: the execution whose end made room for another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NodeUse(NamedTuple):
     def short(self, group: int, time: float) -> BoolArray:
         """Return (capacities,) whether a group lacked each capacity just before a time.
 
-        It lacked those that it could not have had beside the other executions.
+        It lacked a capacity if the other executions left too little of it.
         """
         own = self.group == group
         before = ~own & (self.start < time) & (self.finish >= time)

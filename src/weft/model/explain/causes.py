@@ -26,10 +26,9 @@ from weft.model.workload import Workload
 
 KINDS = ("input", "branch", "retry", "device", "capacity", "arrival", "decision")
 INPUT, BRANCH, RETRY, DEVICE, CAPACITY, ARRIVAL, DECISION = range(7)
-"""What an execution waited for: data of a parent, the outcome of a choice, a lost attempt of the
-same task, the previous execution on its device, room on its node, the arrival of its job, the
-decision to run it.
-Among causes at the same time, the first one of this list binds."""
+"""Kinds of causes: data of a parent, the outcome of a choice, a lost attempt of the same task, the
+previous execution on the device, room on the node, the arrival of the job, the decision to run it.
+Of causes at the same time, the first one of this list binds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,12 +122,12 @@ class ExecutionTable(TraceColumns):
 
     @cached_property
     def groups(self) -> GroupTable:
-        """The groups, and the order in which devices ran them."""
+        """The groups, and their order on the devices."""
         return GroupTable.of(self)
 
     @cached_property
     def done(self) -> tuple[IntArray, IntArray]:
-        """Offsets of instances, and the rows that are done by (instance, finish)."""
+        """Offsets of instances, and the finished rows sorted by (instance, finish)."""
         rows = np.flatnonzero(self.status == DONE)
         rows = rows[np.lexsort((rows, self.finish[rows], self.instance[rows]))]
         count = np.bincount(self.instance[rows], minlength=self.workload.instances)
@@ -168,12 +167,12 @@ class CauseTable(NamedTuple):
 
     group: IntArray
     kind: IntArray
-    time: FloatArray  # when it allowed the start; never after the start
-    ended: FloatArray  # when the execution behind it ended
-    sent: FloatArray  # when its data began to move
+    time: FloatArray  # when the event allowed the start; never after the start
+    ended: FloatArray  # when the execution behind the event ended
+    sent: FloatArray  # when the data of that execution began to move
     row: IntArray  # the member of the group that waited
-    source: IntArray  # the execution behind it; -1: none
-    edge: IntArray  # of the problem of the member; -1: none
+    source: IntArray  # the execution behind the event; -1: none
+    edge: IntArray  # edge of the member's problem; -1: none
     moved: FloatArray  # bytes that came from another device
 
     def take(self, chosen: IntArray) -> CauseTable:
@@ -195,9 +194,9 @@ def binding_causes(candidates: CauseTable) -> CauseTable:
 
 
 def triggers(table: ExecutionTable, candidates: CauseTable) -> CauseTable:
-    """Choose, for data that moves at a decision, the latest event before the decision.
+    """Choose the latest event before each decision, for data that moves at decisions.
 
-    Events of inputs count when the parent ended, not when its data arrived.
+    For an input, the end of the parent counts, not the arrival of its data.
     """
     when = np.where(candidates.kind == INPUT, candidates.ended, candidates.time)
     early = np.flatnonzero((when <= table.decided[candidates.row]) | (candidates.kind == ARRIVAL))
@@ -272,7 +271,7 @@ def _outcomes(
 def _settlers(table: ExecutionTable, active: BoolArray) -> IntArray:
     """Return (instances,) the instance whose end decides each instance.
 
-    That is the instance itself, or, if it is skipped, the one whose end shows that.
+    That is the instance itself or, if it is skipped, the instance whose end shows that.
     """
     workload = table.workload
     ptr, rows = table.done

@@ -54,7 +54,7 @@ def follow_chain(
         known = min(float(causes.time[g]), end)
         start = min(float(t.start[row]), end)
         if not exceeds(np.array(start), np.array(known)):
-            start = known  # rounding is no waiting
+            start = known  # a difference by rounding is no wait
         yield Segment(COMPUTING if t.status[row] == DONE else LOST_WORK, start, end, row)
         yield from _waiting(t, row, known, start)
         source = int(causes.source[g])
@@ -62,7 +62,7 @@ def follow_chain(
             sent = min(float(causes.sent[g]), known)
             yield Segment(MOVING, sent, known, row)
             known = sent
-            if early is not None and sent > t.finish[source]:  # sent when its reader was decided
+            if early is not None and sent > t.finish[source]:  # sent once its reader was committed
                 known, source = min(float(early.time[g]), sent), int(early.source[g])
                 yield Segment(FOR_DECISION, known, sent, row)
         if source < 0 or source in seen:

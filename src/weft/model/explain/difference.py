@@ -24,7 +24,7 @@ class ExplanationDifference:
 
 @typed
 def compare_explanations(one: Explanation, other: Explanation) -> ExplanationDifference:
-    """Say how much longer `other` takes than `one`, and which part or transfer it is.
+    """State how much longer `other` takes than `one`, and which parts take that time.
 
     Examples
     --------

@@ -98,7 +98,7 @@ class Explanation(Printed):
     def segments(self) -> tuple[Segment, ...]:
         """The pieces of the critical chain, in order from the origin to the last finish.
 
-        From the execution that ends last, binding causes are followed back to an arrival.
+        It follows binding causes from the execution that ends last back to an arrival.
         """
         found = [
             s
@@ -243,7 +243,7 @@ class Explanation(Printed):
 
     @cached_property
     def sentence(self) -> str:
-        """The finding: how long, where the time goes, and the longest transfer."""
+        """The result in words: makespan, where the time goes, and the longest transfer."""
         who = self.name or ("the plan" if self.table.scenario is None else "the run")
         if not len(self.table):
             return f"{who} runs nothing."
@@ -313,12 +313,12 @@ def explain(result: Planned | Schedule | Trace, problem: Problem | None = None) 
 
     The binding cause of an execution is the latest of: its job arrived, its device was free, each
     input arrived, its node had room, a lost attempt ended, it was decided. Transfers take the time
-    of the model, in real runs too; there they end at the start of their reader at the latest.
+    of the model. So they do in real runs, but end there at the start of their reader at the latest.
 
     Parameters
     ----------
     result : a plan, a trace, or a schedule with its `problem`
-    problem : that of a schedule; plans and traces have their own
+    problem : the problem of a schedule; plans and traces contain theirs
 
     Examples
     --------

@@ -1,9 +1,9 @@
 """Capacity: the highest rate of jobs that devices sustain; the load of a stream.
 
-The bound is fluid: devices share their time among task types in any proportion, every batch has
-the size with the least time per task, and no device waits for data. The highest rate of jobs is
-then a linear program over the time that each device spends on each type. Above a load of 1, queues
-grow without end under any policy.
+The bound takes tasks as a fluid: devices share their time among task types in any proportion, every
+batch has the size with the least time per task, and no device waits for data. The highest rate of
+jobs is then a linear program over the time that each device spends on each type. Above a load of 1,
+queues grow without end under any policy.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def offered_load(stream: ConditionalStream) -> float:
 
 
 def _extreme_visits(stream: ConditionalStream) -> list[FloatArray]:
-    """Return the visits of each task at the extremes of the drifts, all together."""
+    """Return the visits of each task at each extreme that all drifts take together."""
     corners = [_corners(drift) for drift in stream.drift]
     most = max((len(rows) for rows in corners), default=1)
     return [
@@ -92,7 +92,7 @@ def _capacity(problem: Problem, visits: FloatArray) -> float:
     busy = np.flatnonzero((visits > 0) & (seconds.min(axis=1) > 0))
     if not len(busy):
         return np.inf
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # tiny memory: a full batch
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # memory may be tiny or 0
         size = np.minimum(
             problem.cluster.batch[None, :],
             np.where(memory > 0, np.floor(problem.cluster.memory[None, :] / memory), np.inf),
@@ -100,13 +100,13 @@ def _capacity(problem: Problem, visits: FloatArray) -> float:
     if problem.cluster.batch_curve:
         size = _tasks_per_batch_time(problem, size)
     unit = float((visits * seconds.min(axis=1))[busy].sum())
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite rates are refused below
         supply = size[busy] * unit / seconds[busy]
     return _highest_rate(visits[busy], supply) / unit
 
 
 def _tasks_per_batch_time(problem: Problem, size: FloatArray) -> FloatArray:
-    """Return (n, p) tasks done in the seconds of one, by the best batch up to `size`."""
+    """Return (n, p) tasks per duration of one task, in the best batch up to `size`."""
     growth = problem.cluster.batch_growth(problem.workflow.kinds)[problem.workflow.kind]
     sizes = np.arange(1.0, growth.shape[2] + 1.0)
     rate = np.where(sizes <= np.maximum(size, 1.0)[:, :, None], sizes / growth, 0.0)

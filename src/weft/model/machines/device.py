@@ -13,7 +13,7 @@ from weft.model.machines.setup import ANY_KIND, Setup
 from weft.typed import description
 
 Curve = float | Sequence[float]
-"""How the seconds of a batch grow: those of 1, 2, ... tasks over those of one; or one number, the
+"""Growth of the seconds of a batch: the ratios for 1, 2, ... tasks to one task; or one number, the
 share of one task's seconds that each further task adds."""
 
 LARGEST_CURVE = 10_000
@@ -28,7 +28,7 @@ class Device:
     Parameters
     ----------
     name, kind, node : its name, its kind, and the machine that it belongs to
-    speed : work per second; of 1, the work of a task is its seconds
+    speed : work per second; at speed 1, the work of a task is its seconds
     throughput : task kind -> work per second on that kind, in place of `speed`; 0: cannot run
     memory, cores : bytes and processor cores that a task can have at most
     batch : the most tasks of one kind that run together

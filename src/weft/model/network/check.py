@@ -117,7 +117,7 @@ class TransferCheck:
 
 
 def _known(workload: Workload, m: Transfers) -> bool:
-    """Return whether all rows name jobs, edges and devices that there are."""
+    """Return whether all rows name existing jobs, edges and devices."""
     job_ok: BoolArray = (m.job >= 0) & (m.job < workload.jobs)
     if not job_ok.all():
         return False

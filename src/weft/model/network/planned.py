@@ -15,8 +15,8 @@ def planned_transfers(
 ) -> Transfers:
     """Return the transfers of a schedule without copies, all of it decided beforehand.
 
-    They begin when their parents end; at one time in the order of devices and edges, those of tasks
-    that take no time at last.
+    A transfer begins when its parent ends. Transfers that begin at one time are in the order of
+    devices and edges; those of tasks that take no time come last.
     """
     w, c = problem.workflow, problem.cluster
     row = np.full(problem.n, -1)

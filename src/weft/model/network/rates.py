@@ -59,7 +59,7 @@ def link_rates(cluster: Cluster) -> FloatArray:
 def _fair_ends(
     rate: FloatArray, uses: BoolArray, data: FloatArray, start: FloatArray
 ) -> FloatArray:
-    """Move the data step by step: between two starts or ends, rates are constant."""
+    """Move the data in steps from one start or end to the next, with constant rates."""
     end, left = np.full(len(data), np.inf), data.copy()
     ahead = np.argsort(start, kind="stable")
     active = np.zeros(0, np.int64)
@@ -84,7 +84,7 @@ def _fair_ends(
 
 
 def _max_min(rate: FloatArray, uses: BoolArray) -> FloatArray:
-    """Return max-min fair rates: raise all alike, stop those on a link that is full."""
+    """Return max-min fair rates: raise all equally, stop those on links that are full."""
     speed, left = np.zeros(len(uses)), np.array(rate)
     rising = np.ones(len(uses), bool)
     while rising.any():

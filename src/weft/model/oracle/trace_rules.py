@@ -142,7 +142,7 @@ def _begins(rows: TraceRows) -> Iterator[Violation]:
 
 def _after_cancellation(rows: TraceRows) -> Iterator[Violation]:
     cancel = rows.cancel_at[rows.instance]
-    # Cancellations come before starts at the same time, so no tolerance here.
+    # Cancellations come before starts at the same time, so there is no tolerance.
     for r in np.flatnonzero(rows.start >= cancel).tolist():
         yield Violation(
             "cancelled",

@@ -25,7 +25,7 @@ from weft.model.trace import CANCELLED, DONE, LOST, STATUS
 
 def check_overlaps(rows: TraceRows, groups: TraceGroups) -> Iterator[Violation]:
     """Check that a device runs one batch at a time."""
-    # In a resumed run, a task whose device is gone takes no time on the one that stands in.
+    # In a resumed run, a task whose device is gone takes no time, on another device.
     long = np.flatnonzero((groups.finish > groups.start) | (not rows.trace.measured))
     pairs = overlaps(groups.device[long], groups.start[long], groups.finish[long])
     for a, b in ((long[a], long[b]) for a, b in pairs):
@@ -147,7 +147,7 @@ def check_ends(rows: TraceRows, groups: TraceGroups) -> Iterator[Violation]:
     expected = np.where(called_off, cancel, end[groups.of_row])
     status = np.where(called_off, CANCELLED, np.where(lost[groups.of_row], LOST, DONE))
     bad = can & ~down[groups.of_row] & ((rows.status != status) | differs(rows.finish, expected))
-    bad &= (rows.status != CANCELLED) | (status != CANCELLED)  # reported with its cancellation
+    bad &= (rows.status != CANCELLED) | (status != CANCELLED)  # other checks report these
     for r in np.flatnonzero(bad).tolist():
         was = STATUS[rows.status[r]] if 0 <= rows.status[r] < len(STATUS) else "?"
         text = (
@@ -184,7 +184,7 @@ def _setup_seconds(rows: TraceRows, groups: TraceGroups) -> FloatArray:
 
 
 def check_outages(rows: TraceRows) -> Iterator[Violation]:
-    """Find rows that reach into an outage of their device, as the run noticed it."""
+    """Find rows that overlap an outage of their device after the run noticed it."""
     scenario = rows.trace.scenario
     for d in np.unique(scenario.change_device).tolist():
         times, paces = changes_of(scenario, d)

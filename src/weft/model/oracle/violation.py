@@ -64,7 +64,7 @@ def exceeds(one: FloatArray, other: FloatArray) -> BoolArray:
     """Return whether `one` is above `other` by more than the tolerance; NaN always is."""
     scale = np.minimum(
         np.maximum(np.abs(one), np.abs(other)), np.finfo(float).max
-    )  # nothing reaches to infinity
+    )  # the tolerance stays finite
     return ~(one <= other + TOLERANCE * scale)
 
 
@@ -91,8 +91,8 @@ def expand(ptr: IntArray, key: IntArray) -> tuple[IntArray, IntArray]:
 def overlaps(device: IntArray, start: FloatArray, finish: FloatArray) -> Iterator[tuple[int, int]]:
     """Yield pairs (earlier, later) of rows that overlap on a device.
 
-    There are none only if no two rows overlap. A row without length may share its instant with
-    others, but must not lie inside a longer one.
+    If any two rows overlap, it yields at least one pair. A row without length may lie at the start
+    or end of other rows, but not inside a longer one.
     """
     slack = TOLERANCE * np.maximum(np.abs(start), np.abs(finish))
     long = finish - start > slack
@@ -116,8 +116,8 @@ def excesses(
 ) -> Iterator[Violation]:
     """Yield rows whose start exceeds a capacity of their node.
 
-    Rows hold their needs, (rows, capacities), from start to finish; what ends at an instant is free
-    at it.
+    Rows hold their needs, (rows, capacities), from start to finish; needs of a row that ends at an
+    instant are free at that instant.
     """
     if not cluster.capacity:
         return
@@ -188,7 +188,7 @@ def misfits(problem: Problem, task: IntArray, device: IntArray) -> Iterator[Viol
     w, c = problem.workflow, problem.cluster
     small = w.memory[task] > c.memory[device]
     own = np.isinf(c.capacity["cores"])[c.node] if "cores" in c.capacity else np.ones(c.p, bool)
-    narrow = (w.cores[task] > c.cores[device]) & own[device]  # elsewhere the node has the cores
+    narrow = (w.cores[task] > c.cores[device]) & own[device]  # otherwise the node limits cores
     for rule, unit, lacking in (("memory", "bytes", small), ("cores", "cores", narrow)):
         for r in np.flatnonzero(lacking).tolist():
             need, room = getattr(w, rule)[task[r]], getattr(c, rule)[device[r]]
