@@ -63,7 +63,7 @@ class KindCache:
         return made
 
     def _row(self, kind: str) -> list[float]:
-        """Return the set-up of a kind; jobs of new kinds may come later."""
+        """Return the set-up of a kind; later jobs may have new kinds."""
         if kind not in self._rows:
             self._rows[kind] = self._cluster.setup_of([kind])[0, self._device].tolist()
         return self._rows[kind]

@@ -21,13 +21,13 @@ class Group:
     decided: float
     copy: bool = False
     copied: int = -1
-    """The parent of which a copy goes ahead of it; -1: none."""
+    """The parent that is copied ahead of this group; -1: none."""
     batch: int = -1
     start: float = nan
     expected: float = nan
-    """When it is expected to finish."""
+    """The expected finish."""
     setup: float = 0.0
-    """Seconds of set-up at its start."""
+    """Seconds of set-up at the start of the group."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Wake:
 
 
 class Execution(NamedTuple):
-    """One row of the trace to be."""
+    """One row of the later trace."""
 
     instance: int
     device: int
@@ -66,7 +66,7 @@ _COLUMNS = np.dtype(list(zip(Execution._fields, _TYPES, strict=True)))
 
 
 class ExecutionColumns(Sequence[Execution]):
-    """Executions in 41 bytes each: millions of them are a trace at once.
+    """Executions in 41 bytes each, in columns that make a trace without a loop.
 
     Examples
     --------

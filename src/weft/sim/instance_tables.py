@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class InstanceNames(Sequence[str]):
-    """Every instance in words, made when they are read: few are.
+    """The words for every instance, made only when they are read.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Lifecycle of instances and devices, without clock and I/O.
 
-Events come in, commands go out. A simulation drives it with the times of a scenario, a real run
-with a real clock. It defines which event may follow, never how long an execution takes: the caller
-reports when a group ended and which branches its choices took. `docs/simulator.md` is the
+It takes events and returns commands. A simulation drives it with the times of a scenario, a real
+run with a real clock. It defines which event may follow, but not how long an execution takes: the
+caller reports when a group ended and which branches its choices took. `docs/simulator.md` is the
 definition.
 """
 
@@ -52,7 +52,7 @@ class Lifecycle(LifecycleState):
     def arrive(self, job: int, now: float) -> None:
         """Let a job arrive: its tasks without incoming edges become ready."""
         if self._ended[job]:
-            return  # cancelled before
+            return  # the job was cancelled before
         self._here[job] = True
         for i in self.instances(job):
             if self._undecided[i] == 0:
@@ -119,7 +119,7 @@ class Lifecycle(LifecycleState):
             self._transfer(group, now)
             return Wake(device, there)
         if not self.room.fits(group.members, device):
-            return None  # until something ends on the node
+            return None  # wait until something ends on the node
         machine.queue.popleft()
         self._run(group, machine, now)
         return Start(group)
@@ -375,9 +375,7 @@ class Lifecycle(LifecycleState):
     def _count_down(self, instance: int, now: float) -> None:
         job = self.place[instance][0]
         self._left[job] -= 1
-        self._latest[job] = max(
-            self._latest[job], now
-        )  # reports from real devices need not come in order of time
+        self._latest[job] = max(self._latest[job], now)  # real devices may report ends out of order
         self._end_if_complete(job, self._latest[job])
 
     def _end_if_complete(self, job: int, now: float) -> None:

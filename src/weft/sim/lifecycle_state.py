@@ -55,11 +55,11 @@ class LifecycleState:
         """Instances that may be committed, by number."""
         self.executions = ExecutionColumns()
         self.results: list[Sequence[tuple[int, float]]] = [()] * len(self.place)
-        """Where and when an instance was finished: the places its data can be read from."""
+        """Instance -> where and when it was finished: the places to read its data from."""
         self.started = np.full(len(self.place), nan)
         """When the execution that finished an instance first was started."""
         self.inputs: list[Sequence[tuple[int, int]]] = [()] * len(self.place)
-        """(parent, edge) over the incoming edges that were taken."""
+        """Instance -> (parent, edge) of the incoming edges that were taken."""
         self.outcome = np.full(int(workload.first_choice[-1]), -1, np.int64)
         self.job_finish = [nan] * workload.jobs
         self._latest = [-inf] * workload.jobs

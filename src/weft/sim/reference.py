@@ -249,7 +249,7 @@ class Simulation:
         jobs = self._jobs_left()
         states = self.life.stories.state
         left = [i for j in jobs for i in self._open_instances(j)]
-        # Waiting is a consequence, not a cause.
+        # Instances that wait for parents are a consequence, not a cause.
         blame = min(left, key=lambda i: (states[i] is State.WAITING, i))
         return (
             f"'{self.name}' is stuck at {self.now:g}: {len(jobs)} jobs and {len(left)} tasks "
@@ -310,7 +310,7 @@ def _follow_rule(rule: Rule) -> Decide:
             able = [i for i in in_order(life) if life.can_run(i, device)]
             able = [i for i in able if life.room.fits([i], device)]
             if able:
-                last = max(machine.last_kind, 0)  # min takes the first of equals
+                last = max(machine.last_kind, 0)  # `min` takes the first of equals
                 return Decision(min(able, key=lambda i: (life.kind[i] - last) % kinds), device)
         return None
 

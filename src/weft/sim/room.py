@@ -1,4 +1,4 @@
-"""`Room`: what is left of the capacities that tasks on a node share."""
+"""`Room`: the amounts left of the capacities that tasks on a node share."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Room:
         return [list(row) for row in self._left]
 
     def resume(self, left: Sequence[Sequence[float]]) -> None:
-        """Go on with amounts left; without any, nothing is taken."""
+        """Resume with the amounts left; an empty list means that nothing is taken."""
         for mine, row in zip(self._left, left, strict=False):
             mine[:] = row
 

@@ -29,7 +29,7 @@ POOL = (State.READY, State.RETRIED)
 """States of instances a policy may commit."""
 
 OVER = (State.DONE, State.SKIPPED)
-"""States after which a job needs nothing more from an instance."""
+"""States of instances for which a job does not wait any more."""
 
 AFTER: dict[State, tuple[State, ...]] = {
     State.WAITING: (State.READY, State.SKIPPED, State.CANCELLED),
@@ -43,11 +43,11 @@ AFTER: dict[State, tuple[State, ...]] = {
     State.SKIPPED: (),
     State.CANCELLED: (),
 }
-"""States that may follow each state. LOST -> COMMITTED: a plan is kept, its row runs again."""
+"""States that may follow each state. LOST -> COMMITTED: a plan runs its row again."""
 
 
 ENDED_LINES = 100_000
-"""Lines of stories that ended, from which on their memory is used again."""
+"""Number of lines of ended stories from which their memory is used again."""
 
 NONE = -1
 """The line before the first one of a story."""
@@ -87,7 +87,7 @@ class Stories:
         """Every instance in words."""
         self.state = [State.WAITING] * len(names)
         self._last = array("i", [NONE]) * len(names)
-        """Instance -> the last line of its story. Millions of stories must be small."""
+        """Instance -> the last line of its story; compact, as there may be millions of stories."""
         self._before, self._time, self._pair = array("i"), array("d"), array("i")
         """Line -> the line before it of the same story, its time, and its state and note."""
         self._pairs: list[tuple[State, str]] = []
@@ -113,7 +113,7 @@ class Stories:
         return tuple(reversed(lines))
 
     def note(self, instance: int, now: float, text: str) -> None:
-        """Write a line without a change of state: a copy that runs beside the original."""
+        """Write a line without a change of state, about a copy beside the original."""
         pair = (self.state[instance], text)
         number = self._number.get(pair)
         if number is None:

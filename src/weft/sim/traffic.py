@@ -97,7 +97,7 @@ class Traffic:
         self._there[instance] = max(self._there[instance], at)
 
     def drop_inputs(self, instance: int) -> None:
-        """Drop the claim of an instance on its transfers; they go on."""
+        """Let an instance no longer wait for its transfers, which go on."""
         self._there[instance], self._waits[instance] = 0.0, 0
         for flow in self.moving:
             if flow.consumer == instance:
@@ -110,7 +110,7 @@ class Traffic:
         return max(self._there[i] for i in members)
 
     def next_event(self, now: float) -> float:
-        """Return when a transfer ends, or has paid its latency; inf: never."""
+        """Return when the next transfer ends, or its latency does; inf: never."""
         if self._reshare:
             self._share(now)
         return min((f.end if f.rate > 0.0 else f.since for f in self.moving), default=inf)
@@ -126,7 +126,7 @@ class Traffic:
         self._reshare |= any(f.rate == 0.0 and f.since <= now for f in self.moving)
 
     def _share(self, now: float) -> None:
-        """Give max-min fair rates to the transfers that have paid their latency."""
+        """Give max-min fair rates to the transfers whose latency is over."""
         self._reshare = False
         unfixed = [f for f in self.moving if f.since <= now]
         left = list(self._rate)
@@ -135,7 +135,7 @@ class Traffic:
             users = [sum(link in f.route for f in unfixed) for link in range(len(left))]
             shares = [x / n if n else inf for x, n in zip(left, users, strict=True)]
             narrow = shares.index(min(shares))
-            level = max(level, shares[narrow])  # rounding must not let it fall
+            level = max(level, shares[narrow])  # rounding must not lower the level
             for flow in [f for f in unfixed if narrow in f.route]:
                 for link in flow.route:
                     left[link] -= level

@@ -45,7 +45,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """The state that a policy may observe: nothing that has not happened yet.
+    """The state that a policy may observe; it contains nothing of the future.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class View:
     def moment(self) -> tuple[object, ...]:
         """Return a value that changes with ended tasks, jobs and speeds, not decisions.
 
-        Two moments may be at the same time: a task may take no time.
+        The time alone is not enough, since a task may take no time.
         """
         ended = int(np.count_nonzero(~np.isnan(self.finished_at)))
         ended += sum(map(len, self.copies.values()))
@@ -145,7 +145,7 @@ class View:
         return latest
 
     def _inputs(self, instance: int) -> Iterator[tuple[int, list[tuple[int, float]]]]:
-        """Yield each taken edge to a ready instance with (device, time) of its data."""
+        """Yield each taken edge to a ready instance, with (device, time) of its data."""
         job, task = self.workload.task_of(instance)
         w, first = self.workload.problem_of(job).workflow, int(self.workload.first_instance[job])
         for e in w.pred_edge[w.pred_ptr[task] : w.pred_ptr[task + 1]].tolist():
@@ -203,7 +203,7 @@ class CompiledPolicy(Policy, Protocol):
 
 @runtime_checkable
 class ResumablePolicy(Policy, Protocol):
-    """A policy with a memory that outlives a workload, for sessions without an end."""
+    """A policy whose memory can outlive a workload, for sessions without an end."""
 
     def state(self) -> dict[str, Any]:
         """Return its state beyond the view, as lists, numbers and arrays."""

@@ -138,7 +138,7 @@ def commit_with_copy(sim: Sim, instance: int, d: int, parent: int) -> None:
     """
     copy = len(sim.inst) + instance
     sim.entry[copy].instance = parent
-    sim.inst[parent].partner = -1  # those it ran together with are not copied
+    sim.inst[parent].partner = -1  # instances of the same batch are not copied
     sim.inst[instance].decided = sim.world[0].now
     _append(sim, copy, d)
     _commit_group(sim, instance, d)
@@ -158,7 +158,7 @@ def _commit_group(sim: Sim, instance: int, d: int) -> None:
 @njit_inline
 def _append(sim: Sim, entry: int, d: int) -> None:
     queued = sim.device[d].running >= 0 or sim.device[d].head >= 0
-    if queued:  # `free` before the queue grows: then one addition keeps it true, to the last bit
+    if queued:  # update `free` before the queue grows: one addition keeps it exact to the last bit
         t = free_at(sim, d)
         sim.device[d].free = max(t, expected_arrival(sim, entry, d)) + _group_seconds(sim, entry, d)
     else:

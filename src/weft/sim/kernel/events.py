@@ -70,7 +70,7 @@ def next_time(sim: Sim) -> float:
     world = sim.world[0]
     if has_network(sim) and world.moving > 0:
         due = min(due, next_transfer(sim))
-    # No event: the arrival of a cancelled job, the cancellation of an ended one.
+    # The arrival of a cancelled job and the cancellation of an ended one are no events.
     while world.next_arrival < jobs and sim.job[world.next_arrival].state != JOB_AHEAD:
         world.next_arrival += 1
     while (
@@ -97,7 +97,7 @@ def _finish(sim: Sim, d: int) -> None:
         sim.device[d].stale = 1
     if sim.world[0].copies == 1 and sim.entry[entry].copy == 1:
         for other in range(len(sim.device)):
-            sim.device[other].stale = 1  # there is one more place to read from
+            sim.device[other].stale = 1  # there is one more place to read the result from
     instance = sim.entry[entry].instance
     while instance >= 0:
         x = _record(sim, entry, instance, d, X_DONE)
@@ -131,7 +131,7 @@ def _record(sim: Sim, entry: int, instance: int, d: int, status: int) -> int:
 
 @njit_noalloc
 def _release(sim: Sim, instance: int, d: int) -> None:
-    """Give back what an execution took of its node, whose devices look again."""
+    """Return the capacities that an execution took; devices of its node look again."""
     node, g = sim.device[d].node, task_of(sim, instance)
     for c in range(capacities(sim)):
         sim.room[node, c] += sim.need[g, c]
@@ -148,7 +148,7 @@ def _settle(sim: Sim, instance: int) -> None:
     shift = sim.job[job].shift
     depth = 0
     sends = has_network(sim) and sim.world[0].mode == REPLAY
-    sim.inst[0].aside = instance  # borrowed as a stack: no decision is being made now
+    sim.inst[0].aside = instance  # `aside` serves as a stack, as no decision is being made
     while depth >= 0:
         i = sim.inst[depth].aside
         depth -= 1
@@ -303,7 +303,7 @@ def _drop_cancelled(sim: Sim, d: int) -> None:
 
 @njit_noalloc
 def _keep_members(sim: Sim, entry: int) -> bool:
-    """Take cancelled members out of a group; False when none is left."""
+    """Take cancelled members out of a group; return False if no member is left."""
     first, last, instance = -1, -1, sim.entry[entry].instance
     while instance >= 0:
         after = sim.inst[instance].partner

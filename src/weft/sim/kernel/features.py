@@ -1,8 +1,8 @@
 """Features of machines: capacities, batch curves, set-up, a network.
 
-`sim.extended` is None on machines without any of them, and the type of a member belongs to the
-signature of a kernel. So the compiler knows the answers below on plain machines, and the kernel for
-them has no code of the features: simulations without them pay nothing.
+`sim.extended` is None on machines without any of these, and its type is part of the signature of a
+kernel. So on plain machines the compiler knows the answers below and leaves out the code of the
+features, which then costs nothing.
 """
 
 from __future__ import annotations

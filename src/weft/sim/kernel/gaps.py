@@ -1,15 +1,15 @@
 """Earliest-gap search of insertion scheduling, compiled.
 
 A task may go into the earliest idle interval of a device that is long enough, not only behind the
-last task there: the insertion-based policy of Topcuoglu, Hariri and Wu (2002), section 4.1. Every
-planner and policy that inserts searches here, once per layout of a device's tasks:
+last task there: the insertion-based policy of Topcuoglu, Hariri and Wu (2002), section 4.1. All
+planners and policies that insert tasks search here; there is one search per layout of the tasks:
 
 - `earliest_start`: a `Timeline` of idle intervals. A binary search and a short scan, for planners
   that only add tasks. It drops intervals of no length.
 - `gap_in_rows`: start and finish times of the tasks, in order of time. A binary search and a scan,
   for policies that also read the tasks.
 - `gap_in_chain`: tasks linked from the last to the first. A walk back from the end, for searches
-  that place the same tasks many times: adding a task moves no memory.
+  that place the same tasks many times, as adding a task moves no memory.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Timeline(NamedTuple):
 def new_timeline(devices: int, executions: int) -> Timeline:
     """Make the timeline of idle devices, with memory for a number of executions.
 
-    Called from Python, it has numpy's large pages.
+    If Python calls it, numpy allocates the memory with large pages.
     """
     # c executions leave at most c + 1 gaps. Places of 4, 8, 16, ... up to below 2 (c + 2) add up
     # to less than 4 (c + 2).
@@ -181,7 +181,7 @@ def occupy(timeline: Timeline, device: int, start: float, finish: float) -> None
 
 @njit
 def occupy_gap(timeline: Timeline, device: int, at: int, start: float, finish: float) -> None:
-    """Take [start, finish] out of the gap `at`, which contains it."""
+    """Take [start, finish] out of the gap `at`, which must contain it."""
     gap_begin, gap_end = timeline.begin[at], timeline.end[at]
     left, right = start > gap_begin, gap_end > finish
     if left:
@@ -232,7 +232,7 @@ def _remove_gap(timeline: Timeline, device: int, at: int) -> None:
 def last_begun(begin: FloatArray, low: int, high: int, time: float) -> int:
     """Find the last item of [low, high] that begins at a time or before.
 
-    The first item begins by then.
+    The first item must do so.
     """
     while low < high:
         middle = (low + high + 1) // 2
@@ -245,7 +245,7 @@ def last_begun(begin: FloatArray, low: int, high: int, time: float) -> int:
 
 @njit
 def place_for_more(owner: int, first: IntArray, count: int, room: IntArray, used: IntArray) -> int:
-    """Return where the items of an owner begin once one more is there.
+    """Return where the items of an owner begin after one more item is added.
 
     An owner whose memory is full moves to a place twice as large at the end of the memory in use.
     """

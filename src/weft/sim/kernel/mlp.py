@@ -29,7 +29,7 @@ def add_layer(x: Numbers, weight: Numbers, out: Numbers, relu: bool) -> None:
     """Add f(x) weight to `out`, where f is ReLU or nothing."""
     for i in range(len(weight)):
         value = x[i]
-        if value > 0 or (not relu and value != 0):  # an input of zero costs nothing
+        if value > 0 or (not relu and value != 0):  # skip inputs that add nothing
             row = weight[i]
             for j in range(len(out)):
                 out[j] += value * row[j]
@@ -41,8 +41,8 @@ def layer_of_columns(
 ) -> None:
     """Compute `layer` for the first columns of x into those of `out`.
 
-    The shape of x is (inputs, columns). The same bits, in less time for many columns: inner loops
-    run along them. Changes x for `relu`.
+    The shape of x is (inputs, columns). The results are the same bits, in less time for many
+    columns, as inner loops run along them. With `relu`, x is changed.
     """
     inputs, outputs = weight.shape
     for i in range(inputs if relu else 0):

@@ -19,7 +19,7 @@ ANY = -1
 """The choice of a task that goes to the device of its earliest finish."""
 
 REACH = 50
-"""Most places that a task moves in the order."""
+"""Most places by which a task moves in the order."""
 
 CRITICAL, DIRECT = 0.3, 0.8
 """Share of moves that take a task from the critical path, and the share of these that remove its
@@ -117,8 +117,8 @@ def unblock(
 ) -> tuple[int, int, int]:
     """Return a move that removes the wait of a task for another.
 
-    The move is a task, its new device and its new place. A device or a place is NONE; both are if
-    the wait cannot be removed by one move.
+    The move is a task, its new device and its new place. The device or the place is NONE; both are
+    so if no single move removes the wait.
     """
     if wait == NONE:
         return t, NONE, NONE
@@ -183,7 +183,7 @@ def before_wait(a: Any, place: IntArray, t: int, wait: int) -> int:
 def behind_waiting(a: Any, place: IntArray, wait: int, t: int) -> int:
     """Return the place of the waiting task, or the last place before the children.
 
-    It is the new place of the task waited for, whose children count.
+    It is the new place of the task that is waited for; the children are those of that task.
     """
     there = place[t]
     for e in range(a.succ_ptr[wait], a.succ_ptr[wait + 1]):

@@ -64,7 +64,7 @@ def try_start(sim: Sim, d: int) -> None:
     if ready_at > now:
         sim.due[d] = ready_at
     if ready_at > now or not _group_has_room(sim, entry, d):
-        return  # without room, until something ends on the node
+        return  # without room, wait until something ends on the node
     sim.device[d].head = sim.entry[entry].next
     if sim.device[d].head < 0:
         sim.device[d].tail = -1
@@ -175,7 +175,7 @@ def group_arrival(sim: Sim, entry: int, d: int) -> float:
 
 @njit_inline
 def expected_arrival(sim: Sim, entry: int, d: int) -> float:
-    """Return `group_arrival`; a parent copied ahead of the group counts as there."""
+    """Return `group_arrival`, as if the parent copied ahead of the group were done."""
     copied = -1
     if sim.world[0].copies == 1 and entry < len(sim.inst):
         copied = sim.entry[len(sim.inst) + entry].instance
@@ -196,7 +196,7 @@ def _latest_arrival(sim: Sim, entry: int, d: int, copied: int) -> float:
 
 @njit_inline
 def decided_at(sim: Sim, entry: int, instance: int) -> float:
-    """Return when an entry was committed; a copy, with the instance behind it."""
+    """Return when an entry was committed; for a copy, when the one behind it was."""
     if sim.world[0].copies == 1 and entry >= len(sim.inst):
         return float(sim.inst[entry - len(sim.inst)].decided)
     return float(sim.inst[instance].decided)

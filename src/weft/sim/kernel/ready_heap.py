@@ -64,7 +64,7 @@ def pool_add(sim: Sim, kind: int, instance: int) -> None:
 
 @njit_inline
 def pool_remove(sim: Sim, kind: int, instance: int) -> None:
-    """Take an instance out of the pool, wherever it stands."""
+    """Take an instance out of the pool, at any place of its heap."""
     base, at = sim.kind[kind].pool, sim.inst[instance].place
     last = sim.kind[kind].ready - 1
     sim.kind[kind].ready = last

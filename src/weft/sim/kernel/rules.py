@@ -87,10 +87,11 @@ def _place(sim: Sim, instance: int, placement: int) -> int:
         if placement == FIRST:
             return d
         if has_setup(sim):
-            free_at(sim, d)  # forecasts what is loaded when the device is free
+            free_at(sim, d)  # forecasts which kinds are loaded when the device is free
         cost = seconds_with_setup(sim, instance, d)
         if placement != FASTEST:
-            # Inputs can only delay it further: skip devices that are too late without them.
+            # Inputs can only delay the start further, so skip devices that are too late without
+            # them.
             if best >= 0 and max(free_at(sim, d), sim.world[0].now) + cost >= least:
                 continue
             cost = expected_finish(sim, instance, d)

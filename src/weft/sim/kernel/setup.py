@@ -36,7 +36,7 @@ def setup_seconds(sim: Sim, row: int, d: int, kind: int) -> float:
 
 @njit_noalloc
 def load_kind(sim: Sim, row: int, d: int, kind: int) -> None:
-    """Load a kind into a row of `loaded`; drop the least recently used to fit."""
+    """Load a kind into a row of `loaded`; make room by least recent use."""
     base, kinds, latest = sim.world[0].setup, len(sim.kind), 0
     for k in range(kinds):
         latest = max(latest, sim.loaded[row, k])

@@ -76,7 +76,7 @@ class SimFromView:
         self._waiting = np.array([new[0] if new else -1 for new in waiting])
 
     def moment(self, view: View) -> object:
-        """Return a value that changes with the state, but not with own decisions."""
+        """Return a value that changes with the state, but not with the policy's decisions."""
         ended = int(np.count_nonzero(~np.isnan(view.finished_at)))
         lost = int(np.count_nonzero(self._committed[view.ready]))
         held = int(np.count_nonzero(self._committed)) - lost
@@ -110,7 +110,7 @@ class SimFromView:
             self._known = None
         self._add_results(view, np.flatnonzero(done & ~self._recorded))
         self._add_copies(view)
-        # A lost instance may wait for another device by now.
+        # A lost instance may now wait for another device.
         waiting = self._waiting >= 0
         waiting[waiting] = status[self._waiting[waiting]] == COMMITTED
         self._waiting[~waiting] = -1
@@ -122,8 +122,8 @@ class SimFromView:
     def _link_batches(self, view: View, done: BoolArray) -> None:
         """Mark members of running batches as committed; link them to the first one.
 
-        A view names only the first. The others are of its kind and started with it; of equal
-        batches that started together, the first has the lowest numbers.
+        A view names only the first member. The other members are of its kind and started with it;
+        of equal batches that started together, the first has the lowest numbers.
         """
         sim, partner = self.sim, self.sim.inst["partner"]
         partner[:] = -1

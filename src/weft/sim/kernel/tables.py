@@ -30,10 +30,10 @@ OUTSIDE, REPLAY = -1, -2
 FAIR, ONE_PORT = 1, 2
 """How transfers share the links of a network; 0: there is none."""
 MOST_TRANSFERS = 50_000_000
-"""Largest table of transfers; its memory is used only as transfers begin."""
+"""Largest table of transfers; the system gives memory only to transfers that begin."""
 
 
-# One more row than tasks and jobs, so that "until the next one begins" needs no special case.
+# One more row than tasks and jobs: ranges up to the begin of the next one need no special case.
 TASK = _record("work memory", "row kind succ pred")
 # row in `grid`; first outgoing edge; first incoming place in `edge.back`
 EDGE = _record("data", "source target choice branch back")  # `back`: edge numbers sorted by target
@@ -43,8 +43,8 @@ JOB = _record("arrival cancel finish", "first shift choice entry state remaining
 INST = _record(
     "key factor decided done_at", "job status pending taken place partner ran_on result pool aside"
 )
-# pending, taken: incoming edges; place in the pool; partner: next member of the group; result:
-# newest finished execution; `pool`, `aside`: storage of the heaps and of instances put aside
+# pending, taken: incoming edges; place: in the pool; partner: next member of the group; result:
+# newest finished execution; pool, aside: storage of the heaps and of instances put aside
 ENTRY = _record("", "instance device copy next")
 # elements of device queues: the first instance of a group, or a plan row. With room for copies,
 # entry `instances + i` is the copy ahead of instance i, or -1.
@@ -59,8 +59,8 @@ FLOW = _record(
     "begin since left rate end", "instance consumer edge source target route fixed active"
 )
 # transfers between nodes as they begin: `left` bytes at `since` and the `rate` from then on, 0 in
-# the latency before; consumer: the instance that waits for it, or -1; fixed: has its rate in this
-# round; `active`: storage of the list of transfers that move
+# the latency before; consumer: the instance that waits for it, or -1; fixed: whether its rate is
+# fixed in this round; `active`: storage of the list of transfers that move
 LINK = _record("rate left free", "flows")
 INBOUND = _record("there", "moving device")
 # per instance: arrival of the latest input so far, transfers on their way, the device in a plan
@@ -79,9 +79,9 @@ class Sim(NamedTuple):
     `grid` has one column per device: p rows of latency, p rows of seconds per byte, one row of bias
     per kind, then the rows of seconds per unit of work (`task.row` points there). If batches take
     longer when fuller, a block of rows per kind follows: the most tasks of a batch, then its
-    seconds over those of one task, for 1, 2, ... tasks. If devices have a set-up, its rows are
-    last: seconds, bytes and 1 if pinned, per kind; then the bytes of the cache; then the seconds
-    of a switch.
+    seconds over those of one task, for 1, 2, ... tasks. If devices have a set-up, its rows come
+    last: seconds, bytes and 1 if pinned, per kind; then the bytes of the cache; then the seconds of
+    a switch.
     """
 
     world: Table  # (1,)
@@ -98,7 +98,7 @@ class Sim(NamedTuple):
     grid: FloatArray
     outcome: IntArray
     need: FloatArray  # (tasks, capacities) amounts that tasks take of the capacities of their node
-    room: FloatArray  # (nodes, capacities) what is left, then what there is in all
+    room: FloatArray  # (nodes, capacities) amounts left, then the whole amounts
     flow: Table
     link: Table
     inbound: Table
@@ -186,7 +186,7 @@ def make_sim(
         kind=_kinds(workload, task, inst, job),
         device=_devices(workload),
         due=np.full(workload.cluster.p, np.inf),
-        # Each entry ends once; a failure loses one group, and possibly the copy ahead of it.
+        # Each entry ends once, and a failure loses one group and possibly the copy ahead of it.
         execution=np.zeros(
             len(entry) + int(workload.cluster.batch[down].sum()) + copies * len(down), EXECUTION
         ),

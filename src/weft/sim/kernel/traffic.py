@@ -63,7 +63,7 @@ def begin_transfer(sim: Sim, instance: int, e: int, origin: int, d: int) -> None
 
 @njit_noalloc
 def drop_inputs(sim: Sim, instance: int) -> None:
-    """Drop the claim of an instance on its transfers; they go on."""
+    """Let an instance no longer wait for its transfers, which go on."""
     sim.inbound[instance].there = 0.0
     sim.inbound[instance].moving = 0
     for k in range(sim.world[0].moving):
@@ -74,7 +74,7 @@ def drop_inputs(sim: Sim, instance: int) -> None:
 
 @njit_noalloc
 def next_transfer(sim: Sim) -> float:
-    """Return when a transfer ends, or has paid its latency; inf: never."""
+    """Return when the next transfer ends, or its latency does; inf: never."""
     if sim.world[0].reshare == 1:
         _share(sim)
     soonest = np.inf
@@ -109,10 +109,10 @@ def end_transfers(sim: Sim) -> None:
 
 @njit_inline
 def _share(sim: Sim) -> None:
-    """Give max-min fair rates to the transfers that have paid their latency.
+    """Give max-min fair rates to the transfers whose latency is over.
 
     Progressive filling: the link with the least share per transfer fixes the rates of its
-    transfers, and so on with what is left.
+    transfers, then the next link among the remaining rates and transfers, and so on.
     """
     now = sim.world[0].now
     sim.world[0].reshare = 0
@@ -135,7 +135,7 @@ def _share(sim: Sim) -> None:
         for x in range(len(sim.link)):
             if sim.link[x].flows > 0 and sim.link[x].left / sim.link[x].flows < share:
                 narrow, share = x, sim.link[x].left / sim.link[x].flows
-        level = max(level, share)  # rounding must not let it fall
+        level = max(level, share)  # rounding must not lower the level
         for k in range(sim.world[0].moving):
             f = sim.flow[k].active
             if sim.flow[f].fixed == 0 and _uses(sim, f, narrow):

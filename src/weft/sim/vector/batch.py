@@ -23,7 +23,7 @@ from weft.sim.vector.step import begin_one, step_many
 Idle = Literal["block", "event"]
 
 REWARDS = ("completion", "tardiness", "late")
-"""What rewards add up to: minus the sum of completion times, of the seconds after deadlines, or the
+"""Sums of the rewards: minus the completion times, minus the seconds after deadlines, or minus the
 number of jobs that end after their deadline."""
 
 LARGEST = 1e300
@@ -39,14 +39,14 @@ class StepOptions:
 
     Parameters
     ----------
-    idle : `block` holds a unit that waits for `idle_seconds` (the published environment; the end of
+    idle : `block` holds a waiting unit for `idle_seconds` (the published environment; the end of
         the hold is no event); `event` lets it wait until the next event, if there is one
     estimate : observe the estimates of watched choices: one number per branch except the last
     window : number of outcomes an estimate remembers, as an exponential mean; inf: all of them
     prior : weight of the prior (all branches equally likely), in outcomes
     units : observe when each unit is free, the kind it runs, and the number of jobs in the system
     detail : observe also the fill of each batch and the time since the last arrival
-    ages : number of tasks per queue observed by age
+    ages : number of tasks per queue whose ages are observed
     age_scale, queue_scale : ages are divided by `age_scale` seconds, queue lengths by `queue_scale`
     reward : "completion" (the published one), or "tardiness" or "late" of streams with a deadline;
         see `REWARDS`
@@ -86,7 +86,7 @@ class Steps(NamedTuple):
     mask: BoolArray  # (size, units * (kinds + 1))
     reward: FloatArray  # see `REWARDS`; by default minus seconds x jobs in the system
     elapsed: FloatArray  # seconds
-    done: BoolArray  # the episode ended; observation and mask are those of the next one
+    done: BoolArray  # the episode ended; observation and mask are those of the next episode
 
 
 class StepBatch:
@@ -193,7 +193,7 @@ class StepBatch:
         return self._steps
 
     def _chosen(self, actions: ArrayLike) -> IntArray:
-        """Return actions as an array; refuse all but whole numbers in their range."""
+        """Return actions as an array; refuse anything but whole numbers in their range."""
         try:
             given = np.asarray(actions)
         except (TypeError, ValueError):  # rows of different lengths

@@ -75,7 +75,7 @@ def _insert(first: IntArray, held: int, most: int, instance: int) -> int:
 def _observe_units(sim: Sim, state: StepState, seen: Observation, at: int) -> None:
     """Write time until free and kind per unit, then jobs in the system.
 
-    A time t is written as t / (t + span). With `detail` the kind is marked by the fill of the batch
+    A time t is written as t / (t + span). With `detail`, the fill of the batch marks the kind
     instead of 1, and the time since the last arrival comes last.
     """
     kinds, detail = len(sim.kind), state.config[0].detail == 1

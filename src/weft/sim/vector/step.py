@@ -44,7 +44,7 @@ def act(sim: Sim, state: StepState, actions: IntArray) -> int:
 
 @njit_inline
 def hold(sim: Sim, d: int, until: float) -> None:
-    """Hold an idle unit until a time, which is no event, unlike with `block`."""
+    """Hold an idle unit until a time; unlike with `block`, that time is no event."""
     sim.device[d].blocked_until = until
     sim.device[d].stale = 1
 
@@ -75,9 +75,9 @@ def proceed(sim: Sim, state: StepState) -> int:
 
 @njit_inline
 def _end_first_hold(sim: Sim, state: StepState) -> bool:
-    """Make an event of the first hold that ends, where no other event is due.
+    """Make an event of the first end of a hold, if no other event is due.
 
-    Where waiting holds units, the idle ones wait as well.
+    If waiting holds units, idle units wait, too.
     """
     first = -1
     for d in range(len(sim.device)):
@@ -96,7 +96,7 @@ def _end_first_hold(sim: Sim, state: StepState) -> bool:
 
 @njit_inline
 def read_outcomes(sim: Sim, state: StepState) -> None:
-    """Update estimates with the outcomes of tasks that ended: never earlier (no leak)."""
+    """Update estimates with outcomes of ended tasks, and of no others (no leak)."""
     for x in range(state.counters[0].scanned, sim.world[0].executions):
         instance = sim.execution[x].instance
         g = task_of(sim, instance)
@@ -151,7 +151,7 @@ def update_remaining(sim: Sim, state: StepState) -> None:
 def update_coming(sim: Sim, state: StepState, within: float) -> None:
     """Update the expected number of tasks per kind that are ready soon.
 
-    Executions that end `within` so many ticks make them ready. A task with several parents counts
+    Executions that end within `within` ticks make them ready. A task with several parents counts
     once per parent.
     """
     for k in range(len(state.coming)):

@@ -45,7 +45,7 @@ EVERY = 5.0
 
 
 class Notice(Listener):
-    """A notice that kernels are being compiled: at the start, then every five seconds."""
+    """Notices that kernels are being compiled: at the start, then one per 5 seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock, self.made, self.due = clock, 0, 0.0
@@ -100,7 +100,7 @@ def njit(function: F) -> F:
 def njit_noalloc(function: F) -> F:
     """Compile as `njit` does, for functions that allocate nothing.
 
-    Without reference counting, calls with many arrays cost a tenth.
+    Without reference counting, calls with many arrays take a tenth of the time.
     """
     return _compiled(function, _LEAN)
 

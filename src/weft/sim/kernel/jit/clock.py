@@ -1,4 +1,4 @@
-"""A clock for planning times and time limits, which compilation does not count in."""
+"""A clock for planning times and time limits, without the time of compiling."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PausedClock:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Leave out the seconds of the block."""
+        """Leave the seconds of the ``with`` block out of the clock."""
         with self._lock:
             if not self._inside:
                 self._since = self._timer()

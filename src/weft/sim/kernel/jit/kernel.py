@@ -1,9 +1,9 @@
 """Kernels that compile in a third of numba's time.
 
-Code is generated for entry points only. Numba makes machine code, wrappers for Python and an
-optimised module of every function, and links that into every caller, where it is optimised again.
-Here a function that compiled code calls is only lowered to LLVM's language; it is optimised and
-translated once per kernel that Python calls.
+Machine code is generated for entry points only. Numba makes machine code, wrappers for Python and
+an optimised module for every function, and links the module into every caller, where it is
+optimised again. Here a function that only compiled code calls is lowered to LLVM's language; it is
+optimised and translated once per kernel that Python calls.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ planning_clock = PausedClock()
 
 
 class Callee(JITCodeLibrary):
-    """A function that only compiled code calls: it has no address."""
+    """A function that only compiled code calls, and so without an address."""
 
     def finalize(self) -> None:
         """Leave the code as it is until a kernel contains it."""
@@ -37,7 +37,7 @@ class Callee(JITCodeLibrary):
         self._finalized = True
 
     def get_pointer_to_function(self, name: str) -> int:
-        """Return a number that tells this function from others; nothing calls it."""
+        """Return a unique number of this function in place of an address."""
         self._ensure_finalized()
         return id(self)
 
@@ -47,7 +47,7 @@ class Callee(JITCodeLibrary):
         return self
 
     def set_env(self, name: str, environment: object) -> None:
-        """Leave it to the kernels, which have addresses."""
+        """Do nothing, as kernels set environments at their addresses."""
 
 
 class EntryPoint(JITCodeLibrary):
@@ -66,7 +66,7 @@ class EntryPoint(JITCodeLibrary):
     def _optimize_final_module(self) -> None:
         """Optimise twice.
 
-        Calls that are worth inlining show once their callees are simple (HEFT: 1.25x).
+        The second pass inlines calls whose callees became simple in the first (HEFT: 1.25x).
         """
         super()._optimize_final_module()
         super()._optimize_final_module()
@@ -113,7 +113,7 @@ def _short_name(
 
 
 class _Flags(Flags):
-    """Options of the compiler that compare quickly: numba does so for every call."""
+    """Options of the compiler that compare quickly, as numba does so at every call."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Flags) and self._values == other._values

@@ -1,8 +1,9 @@
 """Files of compiled kernels: in the user's cache and in the installation.
 
 A wheel holds kernels compiled for x86-64-v3: the instructions of nearly every x86 processor since
-2013 (psABI, section 3.1.1). Numba stores kernels under the exact processor and would not find them.
-Here they are looked up under the level, if this processor has all of its instructions.
+2013 (psABI, section 3.1.1). Numba stores kernels under the name of the exact processor and would
+not find these. Here they are looked up under the level, if this processor has all instructions of
+the level.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 try:
     import fcntl
-except ImportError:  # Windows: processes that start together each compile
+except ImportError:  # Windows: without locks, each of several processes compiles
     fcntl = None  # type: ignore[assignment]
 
 # mypy: disable-error-code="no-untyped-call, misc, no-any-return"
@@ -70,7 +71,7 @@ class KernelFile(IndexDataCacheFile):
 
 
 class _Level:
-    """Stands for numba's code generator in keys of the level."""
+    """Stands for numba's code generator in keys of stored kernels."""
 
     @staticmethod
     def magic_tuple() -> tuple[str, str, str]:
@@ -86,7 +87,7 @@ class KernelCache(FunctionCache):
         base = self._impl.filename_base
         self._lock_file = Path(self._cache_path, f"{base}.lock")
         self._installed: KernelFile | None = None
-        if stamp is None:  # a function from outside weft: numba's own rules
+        if stamp is None:  # a function from outside weft follows numba's own rules
             return
         self._cache_file = KernelFile(self._cache_path, base, stamp)
         if INTO in os.environ:
@@ -107,8 +108,8 @@ class KernelCache(FunctionCache):
     def locked(self, on_wait: Callable[[], None]) -> Iterator[None]:
         """Keep other processes from this kernel.
 
-        They wait, then load the forms that this process stores. There is no lock where the folder
-        cannot be written or the file system has none, and none in a folder that becomes part of a
+        They wait, then load the forms that this process stores. There is no lock if the folder
+        cannot be written, if the file system has no locks, or if the folder becomes part of a
         wheel.
         """
         with ExitStack() as stack:
