@@ -24,7 +24,7 @@ class SeparableCma:
     guarded : take three precautions for noisy costs: cap the learning rates of the variances at
         0.5; suspend the path of the variances while the path of the step size is too long (Hansen
         2016, "The CMA Evolution Strategy: A Tutorial", appendix A, h_sigma); and update from the
-        drawn steps, not from the candidates passed to `tell`. `spread` is then one number for all.
+        drawn steps, not from the candidates passed to `tell`. All numbers then share one `spread`
 
     Examples
     --------
@@ -115,9 +115,10 @@ class SeparableCma:
         return costs
 
     def _factors(self) -> tuple[FloatArray | float, FloatArray | float, FloatArray | float]:
-        """Return deviations to apply to steps, to divide steps by, and variances of steps.
+        """Return factors of steps, divisors of steps, and variances of steps.
 
-        Guarded, steps are kept standard normal; otherwise with the deviations of the distribution.
+        If guarded, steps are stored as standard normal numbers; otherwise they include the
+        deviations of the distribution.
         """
         root = np.sqrt(self._variance)
         return (root, 1.0, self._variance) if self._guarded else (1.0, root, 1.0)

@@ -4,8 +4,8 @@ Mnih et al. (2015) with a double estimator (van Hasselt, Guez and Silver 2016), 
 with importance weights (Schaul et al. 2016), n-step returns and, as options, dueling heads (Wang et
 al. 2016), soft values and demonstrations. Candidates are scored with shared weights, so that their
 number may vary. The behaviour follows the demonstrated choice in part of the decisions (`follow`).
-Every stored decision has the demonstrated candidate, also where the behaviour chose another one;
-a large-margin loss lifts its value above those of the others (Hester et al. 2018, equation 2).
+Every stored decision has the demonstrated candidate, even if the behaviour chose another one; a
+large-margin loss lifts its value above the values of the others (Hester et al. 2018, equation 2).
 
 `weft.learn.workflow.two_stage` trains the policy `dqn` with it.
 """
@@ -36,14 +36,14 @@ class DqnSettings(Settings):
     Parameters
     ----------
     seconds, episodes : limits of the training
-    hidden, dueling : of the networks
+    hidden, dueling : hidden units, and whether the heads of the networks are dueling
     rate, batch : learning rate, and transitions per update
     updates : of the networks after each episode
     follow, explore : share of decisions that follow the demonstration, and that are random; from
         the first number at the start to the second at the end
-    steps, discount : of n-step returns
-    temperature : the value of a later state is the mean over its candidates, weighted by
-        exp(value / temperature); 0: that of the best one
+    steps, discount : n and the discount of n-step returns
+    temperature : the value of a later state is the mean over its candidates, weighted by exp(value
+        / temperature); 0: the value of the best candidate
     imitate, lead : weight of the large-margin loss, and the lead in value that it gives to the
         demonstrated candidate; 0: none
     memory : transitions; candidates : candidates of a later state that the memory keeps
@@ -111,8 +111,8 @@ class Environment(Protocol):
 class QValues(ValueNetworks):
     """The Q-networks in torch, one per stage.
 
-    `dueling` adds a value of the state, and counts advantages from their mean. The state is the
-    features from `own_features` on, which all candidates share.
+    `dueling` adds a value of the state, and subtracts their mean from the advantages. The state is
+    the features from `own_features` on, which all candidates share.
     """
 
     def __init__(self, features: int, hidden: int, *, dueling: bool, own_features: int = 0) -> None:

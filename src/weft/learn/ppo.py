@@ -29,9 +29,9 @@ from weft.sim.kernel.jit import njit
 FORBIDDEN = -1e9
 """Logit of a masked action: probability 0 in float32 without NaN (0 * -inf would be one)."""
 IMITATION_RATE = 1e-3
-"""Learning rate while a teacher is imitated, which bears larger steps than improvement does."""
+"""Learning rate while a teacher is imitated, which allows larger steps than improvement."""
 START_WEIGHT = 1e7
-"""Observations that the input scaling of a `start` network counts for: it hardly moves."""
+"""Weight, in observations, of the input scaling of a `start` network: it hardly changes."""
 
 Transition = tuple[Numbers, BoolArray, Numbers, Numbers, BoolArray, BoolArray, Numbers]
 """(observation, mask, reward, elapsed, done, truncated, final observation) of all copies."""
@@ -44,9 +44,9 @@ class VectorEnv(Protocol):
     observation is the last one before the restart. Optional attributes:
 
     - `remaining` (envs, actions - 1) and `capacity` (units,): stocks that units share, at the start
-      of a step, and the most a unit takes from one. Later units see what earlier ones left.
-    - `visible`: the actor observes so many numbers, the first ones; the critic observes all (Pinto
-      et al. 2018, "Asymmetric Actor Critic").
+      of a step, and the most that a unit takes from one. Later units see the rest.
+    - `visible`: how many of the first numbers the actor observes; the critic observes all (Pinto et
+      al. 2018, "Asymmetric Actor Critic").
     - `finished`: ends the training once true.
     """
 
@@ -209,7 +209,7 @@ def sample(
                 mask[e, u, a] = mask[e, u, a] and (a >= stocks or remaining[e, a] > 0)
                 offered = offered or mask[e, u, a]
             if not offered:
-                mask[e, u, actions - 1] = True  # stocks are empty: only the last action, to wait
+                mask[e, u, actions - 1] = True  # stocks are empty: only the last action, wait
             top = -np.inf
             for a in range(actions):
                 if mask[e, u, a] and logits[e, u, a] > top:

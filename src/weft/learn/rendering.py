@@ -11,7 +11,7 @@ import numpy as np
 from weft.errors import InvalidInput
 
 RENDERING: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
-"""What Gymnasium asks of an environment."""
+"""Metadata that Gymnasium needs of an environment."""
 
 
 def check_render_mode(mode: str | None) -> str | None:

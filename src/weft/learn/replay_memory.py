@@ -22,7 +22,7 @@ class Episode(NamedTuple):
     stage: IntArray  # (decisions,)
     chosen: Numbers  # (decisions, features) of the chosen candidate
     kept: IntArray  # (decisions,) number of candidates kept
-    shown: IntArray  # (decisions,) place of the demonstrated one among these, or -1
+    shown: IntArray  # (decisions,) place of the demonstrated one among the kept ones, or -1
     candidates: Numbers  # (decisions, candidates, features)
     reward: FloatArray  # (decisions, terms) after the decision
 
@@ -83,7 +83,7 @@ def _set(tree: FloatArray, leaves: int, places: IntArray, priorities: FloatArray
         node = places[k] + leaves
         tree[node] = priorities[k]
         node //= 2
-        while node >= 1:  # summed from the children: differences would add up rounding errors
+        while node >= 1:  # sum the children, as adding differences would add up rounding errors
             tree[node] = tree[2 * node] + tree[2 * node + 1]
             node //= 2
 
@@ -103,8 +103,8 @@ def _draw(tree: FloatArray, leaves: int, shares: FloatArray, places: IntArray) -
 class ReplayMemory:
     """A ring of transitions with priorities.
 
-    A later state is the transition that begins there: it is overwritten after those that refer to
-    it.
+    A later state is stored as the transition that begins there. That transition is newer than the
+    ones that refer to it, so it is overwritten after them.
     """
 
     def __init__(self, settings: DqnSettings, features: int) -> None:

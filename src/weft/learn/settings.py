@@ -41,7 +41,7 @@ def silent(_: object) -> None:
 class TrainingRecord:
     """The record of a training for the card of its model.
 
-    `recorded` names further attributes that belong into it.
+    `recorded` names further attributes for the record.
     """
 
     algorithm: ClassVar[str]

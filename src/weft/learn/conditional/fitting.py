@@ -5,8 +5,8 @@
 3. A small network that starts from the better of that score and `conditional-any` is tuned.
 4. PPO imitates the best so far and improves on it.
 
-The policy with the least mean completion time on the held-back draws is kept, or the least one in
-another norm.
+The policy with the least mean completion time on the held-back draws is kept; another norm may
+replace the mean.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from weft.sim.view import Policy
 HELD_BACK = 60_000_000
 """First seed of the draws that choose between policies."""
 FRESH = 70_000_000
-"""First seed of the draws of the final table: used for nothing else."""
+"""First seed of the draws of the final table, which serve no other purpose."""
 JOBS = 1000
 """Jobs per draw, at most."""
 DRAWS = 10
 LEFT_OUT = ("hybrid",)
-"""Not compared: it learns durations, which a stream gives, and takes seconds per draw."""
+"""A policy that is not compared, as it learns durations that a stream gives, and is slow."""
 LINEAR = PairSettings(generations=120, population=16, streams=4, jobs=300, every=5, validation=8)
 WIDE = replace(LINEAR, hidden=12, sigma=0.1, population=20)
 SHARES = {"linear": 0.2, "wide": 0.3, "ppo": 0.4}
 """Parts of the processor time."""
 SAMPLES_PER_SECOND = 30_000
-"""Steps of PPO per second of processor time, roughly; its schedules need their number."""
+"""Approximate steps of PPO per second; schedules of PPO need the number of steps."""
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Fitted:
 
 
 def contenders(stream: ConditionalStream) -> dict[str, Policy]:
-    """Return every rule and shipped policy that supports a stream, by name."""
+    """Return name -> policy of all rules and shipped policies that support a stream."""
     fit = [e for e in list_policies() if str(e) not in LEFT_OUT and e.supports(stream)]
     return {str(e): load_policy(str(e)) for e in fit}
 
@@ -114,12 +114,13 @@ def fit_stream(
     goal: str = "completion",
     progress: Progress[str] = silent,
 ) -> Fitted:
-    """Train the best policy for a stream within about so much processor time.
+    """Train the best policy for a stream within a limit of processor time.
 
-    `start` is a policy to begin from: a score over pairs is tuned on, a network is trained on by
-    PPO, and any other policy that chooses in steps is imitated. Without `network`, only the linear
-    score over pairs is tuned. `norm` above 1 makes the slowest jobs count more, and `goal` says
-    whether deadlines count instead, see `PairSettings`; both are for scores over pairs, not PPO.
+    `start` is a policy to begin from: a score over pairs is tuned further, a network is trained
+    further by PPO, and any other policy that chooses in steps is imitated. Without `network`, only
+    the linear score over pairs is tuned. `norm` above 1 makes the slowest jobs count more, and
+    `goal` says whether deadlines count instead, see `PairSettings`; both are for scores over pairs,
+    not PPO.
     """
     shares = dict(SHARES) if network else {"linear": 0.8}
     if goal != "completion":

@@ -29,10 +29,10 @@ PER_KIND = ("one", "queue", "estimate")
 """Features with a weight of its own for each task kind."""
 REFERENCE = "shortest-remaining"
 OBJECTIVES = ("completion", "p95", "p99", "tardiness", "late")
-"""What a tuning makes small: mean, 95th or 99th percentile of completion times, the mean seconds
-after the deadline, or the share of jobs after it."""
+"""Objectives of a tuning: mean, 95th or 99th percentile of completion times, the mean seconds after
+the deadline, or the share of jobs that end after it."""
 LEAST_TARDINESS = 1e-3
-"""Added to tardiness, in deadlines; late jobs have one more. Logarithms need more than zero."""
+"""Added to tardiness, in deadlines, since logarithms need more than 0; late jobs get one more."""
 VALIDATION = 10_000_000
 """First seed of validation draws; the seeds of the generations stay far below."""
 
@@ -116,7 +116,7 @@ class TiedWeights:
         return weights
 
     def gather(self, weights: FloatArray) -> FloatArray:
-        """Return the parameters of weights: the mean of those that are tied."""
+        """Return the parameters of weights; shared ones get the mean."""
         flat = self.parameter.reshape(-1)
         total = np.bincount(flat, weights=weights.reshape(-1), minlength=self.size)
         parameters: FloatArray = total / np.bincount(flat, minlength=self.size)

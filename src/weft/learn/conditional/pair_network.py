@@ -46,9 +46,9 @@ class PairSettings(Settings, noun="pair network"):
     streams : random streams per generation, of `jobs` jobs each
     hidden : hidden units; 0 for a linear score
     every : generations between validations, each on `validation` streams
-    norm : what is minimised: 1 is the mean completion time, 2 its root mean square, and so on; the
-        larger, the more the slowest jobs count (Bansal and Pruhs 2003, "Server Scheduling in the
-        Lp Norm")
+    norm : the measure to minimise: 1 is the mean completion time, 2 the root mean square, and so
+        on; the larger the norm, the more the slowest jobs count (Bansal and Pruhs 2003, "Server
+        Scheduling in the Lp Norm")
     goal : "completion", or for streams with a deadline "tardiness" (seconds after it) or "late"
         (jobs after it); see `weft.sim.vector.batch.REWARDS`
     """
@@ -261,7 +261,7 @@ def tune_pairs(
 
     Equal seeds give equal parameters.
 
-    With a limit of processor time it may end before the last generation.
+    With a limit of processor time, the tuning may end before the last generation.
     """
     s = settings or PairSettings()
     rng, end = generator(s.seed, "pair_search"), time.process_time() + seconds

@@ -46,7 +46,7 @@ FIRST_DRAW = 30_000_000
 MAX_CHOICES = 16
 """Choices stored per step; steps with more are skipped."""
 PART = 5000
-"""Steps that are collected at a time, and kept in one file."""
+"""Steps that are collected at a time and stored in one file."""
 SKIPPED_JOBS = 50
 """Jobs that arrive before the first stored step."""
 
@@ -63,10 +63,10 @@ class ImitationSettings(Settings, noun="rollout imitation"):
     epochs : passes over all stored steps; `rate` is the first learning rate (the last is 0),
         `batch` the batch size
     validation : draws per probability to compare networks
-    base : the policy that continues in the futures: the "network" of the round, which makes the
-        rounds those of policy iteration, or the "index", which is several times as fast
-    hidden : sizes of the hidden layers, no smaller than before; the new units begin without effect.
-        Empty: as they are
+    base : the policy that continues in the futures: the "network" of the round, so that rounds are
+        steps of policy iteration, or the "index", which is several times as fast
+    hidden : sizes of the hidden layers, no smaller than before; new units have no effect at first.
+        Empty: the sizes stay
     detail : let the network observe also how full batches are, and the time since the last arrival
     """
 

@@ -4,8 +4,8 @@ Rollout classification (Lagoudakis and Parr 2003, "Reinforcement Learning as Cla
 costs: the network decides; at every other step, its choice and the choices with one unit's action
 changed are carried out in the same sampled futures, and the network itself or the tuned index
 continues (`policies/conditional/rollout.py`). The cost of a choice relative to the network's own is
-an advantage with little noise, for all choices of a step at once, where a policy gradient has one
-noisy sample. The network then moves to minimise the expected cost of choices drawn by its own
+an advantage with little noise, for all choices of a step at once; a policy gradient has one noisy
+sample. The network then moves to minimise the expected cost of choices drawn by its own
 probabilities, and the next round starts from the result.
 """
 
@@ -42,7 +42,7 @@ from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.rng import generator
 
 AGO_MEAN, AGO_SCALE = np.float32(0.3), np.float32(4.0)
-"""Of the time since the last arrival, as observed, if jobs come as quickly as tasks run."""
+"""Observed time since the last arrival if jobs come as quickly as tasks run."""
 
 
 def improve(
@@ -113,7 +113,7 @@ def improve(
         }
         if "lessons" in policy.training:
             record["before"] = policy.training["lessons"]
-        # "lessons" is the key of the cards that ship.
+        # Cards that ship have the key "lessons".
         better = replace(policy, network=kept, training=policy.training | {"lessons": record})
         if keep is not None:
             keep(better)
@@ -231,7 +231,7 @@ def detailed(policy: TrainedNetwork) -> TrainedNetwork:
 
     The arrival counts by the time since then.
 
-    Its choices differ a little at first: a batch that runs was marked by 1, and is by its fill. The
+    Its choices differ a little at first, as a running batch is marked by its fill instead of 1. The
     new number has no effect yet.
     """
     seen, network = policy.observation, policy.network

@@ -20,7 +20,7 @@ from weft.sim.vector.batch import Idle, StepBatch, StepOptions
 from weft.sim.view import Policy
 
 TIE = 1e-3
-"""Weight of the mean completion time beside what is missed of deadlines."""
+"""Weight of the mean completion time beside the measure of missed deadlines."""
 
 
 def power_mean(times: FloatArray, norm: float = 1.0) -> float:

@@ -49,11 +49,11 @@ class BatchEnv:
     """A `StepBatch` as the vector environment of `ppo`.
 
     Time is measured in lengths of the longest path of a job; the stocks are the queues. An episode
-    is truncated when its last job arrives: a system that drains is no part of a stream. The first
-    episodes have different, shorter lengths, so that the simulations do not stay synchronised.
-    With `relative`, rewards are divided by the job completion time of a simple rule at the same
-    probability, so that one per cent counts the same at every probability. With the paper's
-    waiting, units wait as in `policies/conditional/evaluate.py`.
+    is truncated when its last job arrives, as a stream never runs empty. The first episodes have
+    different, shorter lengths, so that the simulations do not stay synchronised. With `relative`,
+    rewards are divided by the job completion time of a simple rule at the same probability, so that
+    one per cent counts the same at every probability. With the paper's waiting, units wait as in
+    `policies/conditional/evaluate.py`.
     """
 
     def __init__(
@@ -241,7 +241,7 @@ def train_policy(
         window=WINDOW,
     )
     short = stream.with_jobs(min(JOBS, stream.jobs))
-    # The critic observes everything; the actor's part comes first in its observation.
+    # The critic observes everything; the part of the actor comes first.
     whole = replace(options, estimate=True, units=True, detail=recipe.detail or not recipe.units)
     size = StepBatch(short, 1, options).observation_size
     relative = recipe.probability == "random"

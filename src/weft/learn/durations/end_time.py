@@ -1,9 +1,9 @@
 """The end of a run, with bands of 50 and 90 %, before its start and during it.
 
 Durations of the tasks that are left are drawn from their measured `Spread`, given how the tasks of
-this run went so far; the plan is followed under each draw. Runs of the past correct the bands:
-conformal prediction (Vovk, Gammerman and Shafer 2005) on log(true / predicted) over the predicted
-width, so that a share of 90 % of such runs lies within the band of 90 %.
+this run went so far; the plan is followed under each draw. Past runs correct the bands by conformal
+prediction (Vovk, Gammerman and Shafer 2005) on log(true / predicted) over the predicted width, so
+that 90 % of such runs end within the band of 90 %.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SAMPLES, LEAST_SAMPLES = 400, 20
 CELLS = 1_000_000
 """Most tasks x samples; large workflows get fewer samples."""
 FEWEST = 19
-"""Past runs from which on the bands are corrected by them: the least for a band of 90 %."""
+"""Least number of past runs that correct the bands, as a band of 90 % needs that many."""
 THINNEST = 1e-6
 """Least predicted width, as a share."""
 
@@ -108,7 +108,7 @@ class Forecast:
 
     Attributes
     ----------
-    median : it ends later in half of the cases
+    median : the run ends later in half of the cases
     half, most : bands that hold the end in 50 and in 90 % of the cases
     basis : "guessed" (nothing was measured), "measured", or "calibrated" by past forecasts
     """
@@ -158,7 +158,7 @@ def forecast_end(
     Parameters
     ----------
     spread : how durations scatter around the problem's estimates
-    scores : `Forecast.score` of past runs; from 19 on they correct the bands
+    scores : `Forecast.score` of past runs; 19 or more correct the bands
     """
     if reason := not_modelled(problem):
         raise Unsupported(f"a forecast does not model '{problem.name}': it has {reason}")
@@ -199,7 +199,7 @@ def run_ends(problem: Problem, state: RunState, seconds: FloatArray) -> FloatArr
 
 
 def _draw(problem: Problem, state: RunState, spread: Spread, samples: int, seed: int) -> FloatArray:
-    """Draw (rows, samples) seconds; running tasks take longer than they have run."""
+    """Draw (rows, samples) seconds; a running task takes longer than it has run."""
     rng = generator(seed, "forecast")
     w = problem.workflow
     paces = problem.pace[problem.row[state.task], state.device]
@@ -232,7 +232,7 @@ def _longer(
     at = below + (1.0 - below) * rng.random(fixed.shape)
     place = np.minimum((at * len(pool)).astype(np.int64), len(pool) - 1)
     drawn = fixed * np.exp(pool[place])
-    # Longer than every measured one: as much again as measured ones differ.
+    # Longer than every measured one: exceed the elapsed time by the spread of the measured ones.
     late = elapsed * np.exp(usual * np.abs(rng.standard_normal(fixed.shape)))
     return np.asarray(np.where(drawn > elapsed, drawn, late))
 
@@ -279,7 +279,7 @@ def _banded(now: float, logs: FloatArray, spread: Spread, scores: FloatArray) ->
 
 
 def _rank(scores: FloatArray, share: float) -> float:
-    """Return the conformal quantile: outwards, with the next run among the past ones."""
+    """Return the conformal quantile, rounded outwards; the next run counts, too."""
     n = len(scores)
     at = np.ceil((n + 1) * share) if share > 0.5 else np.floor((n + 1) * share)
     return float(np.median(scores) if share == 0.5 else scores[int(np.clip(at, 1, n)) - 1])
@@ -322,6 +322,6 @@ def _arrival(
             move = a.latency[source, device] + a.pred_data[e] * a.per_byte[source, device]
             if rows[x] < row:
                 soonest = min(soonest, finish[rows[x]] + move)
-        if soonest < np.inf:  # a parent that was lost is not in the plan
+        if soonest < np.inf:  # a lost parent is not in the plan
             latest = max(latest, soonest)
     return latest

@@ -6,14 +6,14 @@ recursive least squares. Durations may change over time, so three things are add
 
 - Forgetting returns to the prior instead of to nothing (Kulhavy and Zarrop 1993, "On a general
   concept of forgetting"): offline data keeps the weight of a few observations. Directions without
-  recent observations do not diverge, and a shift that is undone finds the old fit.
-- Page's cumulative sums (1954) of the standardised residuals, one upward and one downward, detect
-  a change: a large one after two observations, a small bias after about ten. Most of the online
-  data is then dropped at once. The prior regains full trust if it predicts the observation, and
-  loses most of its weight otherwise.
+  recent observations do not diverge, and the old fit returns after a temporary shift.
+- Page's cumulative sums (1954) of the standardised residuals, one upward and one downward, detect a
+  change: a large one after two observations, a small bias after about ten. Most of the online data
+  is then dropped at once. If the prior predicts the observation, it regains full trust; otherwise
+  it loses most of its weight.
 - One new point far from all others moves the line there at once, because of its leverage.
 
-The same model serves policies as a predictor of task times, and real runs as the profiler's.
+Policies use this model to predict task times, and real runs use it in the profiler.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class DurationModel:
     names : of the features, in order
     logs : features that enter by their logarithm (sizes, bytes: a power law)
     forgetting : factor on the weight of past observations per new one; 0.98 keeps about fifty
-    worth : number of observations that the data given to `fit` count for
+    worth : number of observations that the data given to `fit` weigh
     noise : relative error before any observation, and the least one after `fit`
     alarm : cumulative sum of standardised residuals that signals a change; inf: never
 
@@ -288,7 +288,7 @@ def _learn(m: Moments, z: FloatArray, y: float, forgetting: float, alarm: float)
     changed = _changed(m, z, y, standard, alarm)
     keep = min(forgetting, KEPT) if changed else forgetting
     back = (1.0 - keep) * m.changes[0].trust
-    # A change is not noise: counted as noise, it would hide the next change.
+    # A change is not counted as noise, as that would hide the next change.
     squared = 1.0 if changed else min(standard * standard, CLIP * CLIP)
     noise, prior = m.noise[0], m.prior_noise[0]
     residual = 0.5 * squared * noise.beta / noise.alpha

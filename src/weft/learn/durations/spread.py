@@ -1,8 +1,8 @@
 """How measured durations scatter around their estimates.
 
 log(measured / estimated) of a task is the sum of an error of its kind's estimate, an effect of the
-run it belongs to (the whole machine is slower that day), and a rest of its own. The first two
-move all tasks together and do not average out, so they count most for the end of a run.
+run it belongs to (the whole machine is slower that day), and a rest of its own. The first two are
+common to many tasks and do not average out, so they matter most for the end of a run.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from weft.model.columns import FloatArray
 from weft.model.trace import DONE
 
 OWN = 30
-"""Residuals of a kind from which on the kind has its own distribution."""
+"""Least number of residuals of a kind that has its own distribution."""
 GUESS = 0.3
-"""Standard deviation of logarithms where nothing was measured: factors of 0.6 to 1.8 or so."""
+"""Standard deviation of logarithms if nothing was measured: factors of about 0.6 to 1.8."""
 PRIOR = 2.0
-"""Runs that the guess counts for, among measured runs and their residuals."""
+"""Number of runs that this guess weighs, beside measured runs."""
 
 Residual = tuple[str, int, float]
 """Task kind, number of the run, log(measured / estimated)."""

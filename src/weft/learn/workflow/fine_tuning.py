@@ -44,18 +44,18 @@ def fine_tune(
     reward: Mapping[str, float] | None = None,
     progress: Progress[float] = silent,
 ) -> ReplanningPolicy:
-    """Return the policy with weights that suit the samples better, if any.
+    """Return the policy with better weights for the samples, if there are any.
 
-    All weight sets move together; networks stay. Weights found on two thirds of the samples are
-    taken if they are better on the others too.
+    All weight sets change together; networks stay. Weights found on two thirds of the samples are
+    taken if they are also better on the others.
 
     Parameters
     ----------
     policy : "tuned-list", "portfolio", "replan-switch", or an own one
-    cases : samples of the instances it is meant for, at least three
+    cases : samples of the instances for which the policy is meant, at least three
     seconds : of processor time
-    reward : weights of `AIMS`; by default the aim of the policy alone. One per cent of an aim of
-        weight 2 counts like two per cent of one of weight 1
+    reward : weights of `AIMS`; by default only the aim of the policy. One per cent of an aim of
+        weight 2 counts as much as two per cent of an aim of weight 1
     progress : receives the mean change of the logarithm so far, on samples held back
     """
     share = _shares(reward)

@@ -5,8 +5,8 @@ and its future) is simulated several times, and the return after a choice is com
 average over the runs of the same instance at the same time: arrivals and failures, which no choice
 affects, cancel out. The return is minus the seconds that jobs still spend in the system: for a
 single workflow its makespan, for a stream the sum of completion times. Instances come from all
-conditions, small ones first. Before that the network learns by imitation to order as a rule does
-(the job with the least work left first, in it the highest upward rank). Advantages are relative to
+conditions, small ones first. Before that, the network learns the order of a rule by imitation (the
+job with the least work left first; within it, the highest upward rank). Advantages are relative to
 the instance's own mean, so that long and short instances count alike.
 
 The number of updates is given, not the time: the same seed gives the same network.
@@ -62,7 +62,7 @@ class GraphSettings:
 def advantages(case: Instance, runs: Sequence[EpisodeLog]) -> list[FloatArray]:
     """Return the advantage of every event of every run, as a share of a whole run.
 
-    It is how much less time than on average jobs spend in the system from then on.
+    It is the mean time that jobs spend in the system from then on, minus the time in this run.
     """
     arrival = case.workload.arrival
 
@@ -92,7 +92,7 @@ def train_graph(
 ) -> TrainedGraph:
     """Train a graph network, "decima" or "lachesis"; return the best by validation.
 
-    Without validation instances that is the last one. `draw` makes the instances of an update from
+    Without validation instances, return the last one. `draw` makes the instances of an update from
     (settings, seed, update, share of the training); by default one of each condition. `progress`
     receives the row of each validation.
     """
@@ -109,7 +109,7 @@ def train_graph(
             adam = torch.optim.Adam(module.parameters(), lr=s.rate)
         for group in adam.param_groups:
             group["lr"] = (s.imitation_rate if update < 0 else s.rate) * (1 - 0.9 * share)
-        # Imitation of all sizes; then from small to large once more.
+        # Imitate on all sizes; then begin with small sizes again.
         size = share if update >= 0 else (update + s.imitation) / s.imitation
         cases = (draw or draw_batch)(s, seed, update + s.imitation, size)
         by = EXPERT if update < 0 else SAMPLED

@@ -28,7 +28,7 @@ from weft.sim.kernel.tables import DONE, JOB_HERE, Sim, Table, make_sim
 NOISE = 1 << 15
 """Length of the random numbers of an episode."""
 SAMPLED, EXPERT = 0, 1
-"""Order of the ready tasks: by the network with noise, or by the rule that it imitates first."""
+"""Orders of the ready tasks: by the network with noise, or by the rule that it first imitates."""
 LOG_SIZE = record("", "events rows pairs")
 
 

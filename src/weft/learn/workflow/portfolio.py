@@ -48,7 +48,7 @@ HAND: tuple[Mapping[str, float], ...] = (
     {"ahead": 0.0, "together": 0.0, "gap": 0.0, "longer": 0.0, "least": 0.0, "moving": 0.0},
     {"ahead": 1.0, "together": 0.4, "gap": 0.0},
 )
-"""Hand-made changes, for diversity, which are in the pool too; the sixth is near to HEFT."""
+"""Hand-made changes that add diversity to the pool; the sixth is close to HEFT."""
 
 LEADS, CCRS, LOADS = 9_000_000, (0.1, 1.0, 5.0), (0.8, 0.95)
 """First seed, CCRs and loads (in turn) of the streams that decide which set comes first."""
@@ -74,9 +74,9 @@ class PortfolioSearch(InstanceSettings):
     ----------
     size : sets to choose, the given weights among them; pool : random sets
     alone, streams : instances per step for the whole pool, of single workflows and of streams
-    finals, finalists : the best `finalists` get `finals` times as many instances
-    leads : longer streams that decide which set comes first: it is used alone while too many tasks
-        wait to compare predictions
+    finals, finalists : the best `finalists` sets are scored on `finals` times the instances
+    leads : number of longer streams that decide which set comes first; that set is used alone while
+        too many tasks wait for predictions to be compared
     """
 
     size: Count = 8
@@ -149,7 +149,7 @@ def search_portfolio(
 def _best_lead_first(
     sets: list[dict[str, float]], search: PortfolioSearch
 ) -> list[dict[str, float]]:
-    """Move the set to the front that does best there on longer streams."""
+    """Move the set to the front that is best at the front, on longer streams."""
     if search.leads == 0:
         return sets
     trial = PortfolioTrial(

@@ -52,7 +52,7 @@ from weft.sim.kernel.tables import Sim, make_sim
 FIRST_SEED, VALIDATION_SEED = 40_000_000, 45_000_000
 """First seeds of the training and of the validation cases."""
 CONSTANTS = tuple(float(np.exp(x)) for x in np.linspace(-4.0, 4.0, 17))
-"""Constant priors that are tried, for each of the two."""
+"""Constants that are tried for each of the two priors."""
 
 
 SMALL = FitSettings(hidden=16, epochs=80, rate=3e-3, batch=128)
@@ -227,7 +227,7 @@ def squared_error(log_prior: Tensor, s: SpreadSamples) -> Tensor:
 
 
 def best_constants(s: SpreadSamples) -> tuple[tuple[float, float], float]:
-    """Return the constant priors with the least error, and it."""
+    """Return the constant priors with the least error, and this error."""
     found: dict[tuple[float, float], float] = {}
     for own in CONSTANTS:
         for of_kind in CONSTANTS:

@@ -6,8 +6,8 @@ both, is the target of the network (`policies/replanning/switch.py`). The policy
 takes the option with the higher value at every event: with true values that is never worse than
 either option (Sutton, Precup and Singh 1999, theorem 2). Values of following one option to the end
 do not depend on the policy, so samples of earlier rounds stay valid; only the states that a policy
-visits change. Targets are complete outcomes without bootstrapping, and chance that affects both
-options alike cancels.
+visits change. Targets are complete outcomes without bootstrapping, and random effects that both
+options share cancel.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class SwitchSettings(InstanceSettings):
     rounds : of simulating and fitting; alone, streams : instances per round
     stops : mean stops per simulation; in the first round the option is drawn at random there
     fit : of the network
-    validation : single workflows to validate with; streams are an eighth as many
+    validation : number of single workflows to validate with; there is one stream per eight of them
     processes : worker processes; results do not depend on it
     """
 
@@ -107,7 +107,7 @@ class TrainedSwitch(TrainingRecord):
 
 
 Draw = Callable[[], Instance]
-"""Draws an instance: small enough to send to another process."""
+"""Draws an instance; it is small enough to send to another process."""
 
 
 def make_draws(seed: int, alone: int, streams: int) -> list[Draw]:

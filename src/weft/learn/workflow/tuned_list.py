@@ -69,7 +69,8 @@ class TuningSettings(InstanceSettings):
     seconds, generations : limits of the search
     population : candidates per generation
     alone, streams : instances per generation, of single workflows and of streams
-    every : generations between validations, each over `validation` times as many instances
+    every : generations between validations, each on `validation` times the instances of a
+        generation
     """
 
     seconds: float = 900.0

@@ -65,8 +65,10 @@ class TwoStageSettings(DqnSettings):
     ----------
     reward : weights by name, see `weft.policies.two_stage.decision.Rewards`
     alone, streams : validation instances, of single workflows and of streams
-    margins : that a validation tries: by how much another candidate must exceed the planned one
-    work, first_work : of the search that demonstrates, see `SearchOptions`; 0: the plan does
+    margins : margins that a validation tries: by how much the value of another candidate must
+            exceed that of the planned one
+    work, first_work : of the search that demonstrates, see `SearchOptions`; 0: the plan
+        demonstrates
     affinity, copies : of the policy, see `PlanOptions` and `TwoStageDqn`
     """
 

@@ -105,7 +105,7 @@ def draw_cluster(seed: int, devices: int) -> Cluster:
 
 
 def workflow_of(jobs: JobList, *, seed: int, name: str = "jobs") -> Workflow:
-    """Add data, memory and layered dependencies in order of arrival; lists lack them."""
+    """Add what job lists lack: data, memory and layered edges in order of arrival."""
     rng = generator(seed, "deepsched", "graph")
     n = len(jobs)
     shape = layered(

@@ -184,7 +184,7 @@ def update(
     can, good = torch.as_tensor(example.can), torch.as_tensor(example.good)
     heads, context = net.encode(tasks)
     score = net.score(context, pairs).masked_fill(~can, -torch.inf)
-    # Devices with equally early finishes are equally right: their probabilities add up.
+    # All devices with the earliest finish are right, so their probabilities add up.
     right = torch.logsumexp(score.masked_fill(~good, -torch.inf), 1)
     machine = (torch.logsumexp(score, 1) - right).mean()
     times = nn.functional.mse_loss(heads, targets)
