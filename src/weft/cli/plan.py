@@ -194,7 +194,7 @@ def figures(made: Plan) -> dict[str, object]:
 
 
 def table(made: Plan, most: int | None) -> list[str]:
-    """Return which task runs where and when, by start; at most so many tasks."""
+    """Return which task runs where and when, by start; at most `most` tasks."""
     import numpy as np
 
     from weft.report.tables import Column, table_text

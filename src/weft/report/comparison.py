@@ -264,7 +264,7 @@ def columns_of(
     deadlines: bool = False,
     objective: str = "makespan",
 ) -> tuple[Column, ...]:
-    """Return the columns for so many jobs and scenarios."""
+    """Return the columns for a number of jobs and of scenarios."""
     jct = (*(JCT if jobs > 1 else ()), *((IN_TIME,) if deadlines else ()))
     spread = SPREAD if scenarios > 1 else (SLR,)
     money = (*((ENERGY,) if energy else ()), *((COST,) if cost else ()))

@@ -229,7 +229,7 @@ def _rollout_arguments(parser: argparse.ArgumentParser) -> None:
         help="continues in the futures: the index (default), or the network itself: four times as "
         "slow, and better where the network is better than the index",
     )
-    text = "up to so many sampled futures per step"
+    text = "most sampled futures per step"
     add_option(parser, "--futures", whole(2), "N", text, default=16)
     text = "keep the steps in this folder: a training that was stopped goes on from there"
     add_option(parser, "--keep", Path, "FOLDER", text)

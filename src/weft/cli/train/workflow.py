@@ -40,7 +40,7 @@ def _counted(parser: argparse.ArgumentParser, **counts: tuple[int, str]) -> None
 
 
 def _instances(cases: int, *, share: int) -> dict[str, int]:
-    """Return settings for so many instances; one in `share` is a stream."""
+    """Return settings for a number of instances; one in `share` is a stream."""
     return {"alone": cases - cases // share, "streams": cases // share}
 
 

@@ -27,7 +27,7 @@ from weft.planners.lists.common_link import LARGE, MANY
 from weft.rng import generator
 
 NODE = 8
-"""Devices of a node; links inside a node are as many times as fast as others."""
+"""Devices of a node; also the factor by which links inside a node are faster than others."""
 
 TEMPLATE = "epigenomics"
 """The workflow that repeats."""

@@ -113,7 +113,7 @@ def _copy(heap: Table, to: int, source: int) -> None:
 
 @njit_noalloc
 def push(heap: Table, size: int, time: float, since: float, job: int, task: int) -> None:
-    """Add an entry to a heap of so many entries."""
+    """Add an entry to a heap with `size` entries."""
     at = size
     while at > 0:
         up = (at - 1) // 2
@@ -129,7 +129,7 @@ def push(heap: Table, size: int, time: float, since: float, job: int, task: int)
 
 @njit_noalloc
 def pop(heap: Table, size: int) -> None:
-    """Take the first entry off a heap of so many entries; it must have been read."""
+    """Take the first entry, which must have been read, off a heap with `size` entries."""
     last, at = size - 1, 0
     while 2 * at + 1 < last:
         child = 2 * at + 1

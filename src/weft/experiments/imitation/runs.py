@@ -86,7 +86,7 @@ def turnaround(workload: Workload, planner: Contender) -> float:
 
 
 def stream_cases(number: int, *, training_seed: int) -> Iterator[TurnaroundCase]:
-    """Yield `number` training problems per size, and as many unseen ones."""
+    """Yield `number` training problems per size, and the same number of unseen ones."""
     seen = (
         p
         for batch in range(8, 10_000)

@@ -93,7 +93,7 @@ class Testbed:
         ]
 
     def cluster(self, setting: TestbedSetting) -> Cluster:
-        """Return so many machines of each of the first types."""
+        """Return a number of machines of each of the first types."""
         return Cluster.of(
             [
                 Device(f"{cpus}vcpu-{k}", kind=f"{cpus}vcpu", speed=cpus / BASE_VCPUS)

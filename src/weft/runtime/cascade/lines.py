@@ -1,4 +1,4 @@
-"""Requests as lines of JSON, one after the other or as many at once as fit."""
+"""Requests as lines of JSON, one after the other or several at once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A routing strategy of LiteLLM: the deployment that is expected to answer first.
 
-The size of a request is its number of tokens, roughly: a quarter of its characters, and as many as
-it may generate::
+The size of a request is roughly its number of tokens: a quarter of its characters, plus the tokens
+that it may generate::
 
     router = litellm.Router(model_list=[...])
     CompletionStrategy(router).install()

@@ -104,8 +104,8 @@ class ServiceSession(Observer):
 
     Parameters
     ----------
-    next_submission : takes the next submission of an allowed application, and waits for it as many
-        seconds as it is given; None: there is none
+    next_submission : takes the next submission of an allowed application, and waits for it for the
+        given number of seconds; None: there is none
     max_concurrent : submissions of one application and priority that may run at once
     """
 
@@ -272,7 +272,7 @@ class ServiceSession(Observer):
         return sum(other >= priority for other in running) < self.max_concurrent
 
     def _backlogged(self) -> list[str]:
-        """Return the applications that run as many submissions as they may."""
+        """Return the applications that run their largest number of submissions."""
         return [
             name
             for name, running in self._priorities.items()

@@ -79,7 +79,7 @@ def own_token(folder: Path, given: str | None, *, new: bool = False) -> tuple[To
 
 
 class Rate:
-    """A token bucket: `per_second` requests, and as many at once.
+    """A token bucket: `per_second` requests per second, and up to this number at once.
 
     Examples
     --------

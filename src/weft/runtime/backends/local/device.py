@@ -60,7 +60,7 @@ def local_devices(devices: LocalDevices) -> list[LocalDevice]:
 def device_count(devices: int) -> int:
     """Return a number of devices; refuse True and numbers out of range."""
     if not 1 <= devices <= MOST_DEVICES or devices is True:
-        number = devices if abs(devices) < 2**63 else "so many"
+        number = devices if abs(devices) < 2**63 else "a huge number of"
         raise InvalidInput(
             f"{number} devices; at least one is needed, and a number may ask for at most "
             f"{MOST_DEVICES} of these processes; give a list of devices for more"

@@ -80,8 +80,8 @@ def job_of(runs: RunTable, run: ActiveRun) -> tuple[LiveLifecycle, int] | None:
 def crowding(service: Service, run: ActiveRun) -> float:
     """Return the factor by which the runs beside a run prolong it.
 
-    With as many tasks ready as devices, no run waits. With more, a run gets what its application's
-    share leaves it: of the devices, divided by the runs of the application.
+    If no more tasks are ready than there are devices, no run waits. Otherwise a run gets its
+    application's share of the devices, divided by the runs of the application.
     """
     session = service.session
     if session is None or session.driver is None:
