@@ -49,11 +49,11 @@ class BatchEnv:
     """A `StepBatch` as the vector environment of `ppo`.
 
     Time is measured in lengths of the longest path of a job; the stocks are the queues. An episode
-    is truncated when its last job arrives, as a stream never runs empty. The first episodes have
-    different, shorter lengths, so that the simulations do not stay synchronised. With `relative`,
-    rewards are divided by the job completion time of a simple rule at the same probability, so that
-    one per cent counts the same at every probability. With the paper's waiting, units wait as in
-    `policies/conditional/evaluate.py`.
+    is truncated when its last job arrives, since a stream does not end with an empty system. The
+    first episodes have different, shorter lengths, so that the simulations do not stay
+    synchronised. With `relative`, rewards are divided by the job completion time of a simple rule
+    at the same probability, so that one per cent counts the same at every probability. With the
+    paper's waiting, units wait as in `policies/conditional/evaluate.py`.
     """
 
     def __init__(

@@ -149,7 +149,7 @@ def search_portfolio(
 def _best_lead_first(
     sets: list[dict[str, float]], search: PortfolioSearch
 ) -> list[dict[str, float]]:
-    """Move the set to the front that is best at the front, on longer streams."""
+    """Put first the set that does best in first place, on longer streams."""
     if search.leads == 0:
         return sets
     trial = PortfolioTrial(

@@ -108,7 +108,7 @@ class WorkerDevices(RealBackend):
         return ""
 
     def _left_out(self, w: WorkerLink, text: str, fault: str) -> bool:
-        """Count a start at which a worker died; return whether that were too many."""
+        """Count a start at which a worker died; return whether there were too many."""
         device = w.device
         self._starts[device] += 1
         if self._starts[device] < (MAX_STARTS if fault == "exited" else MAX_KILLED_STARTS):

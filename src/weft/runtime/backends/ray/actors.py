@@ -138,7 +138,7 @@ class ActorBackend(RealBackend):
         return about
 
     def _left_out(self, device: int, text: str) -> bool:
-        """Count a start at which an actor died; return whether that were too many."""
+        """Count a start at which an actor died; return whether there were too many."""
         self._starts[device] += 1
         if self._starts[device] < MAX_KILLED_STARTS:
             return False
