@@ -377,8 +377,7 @@ class Workflow:
         return np.asarray(order, np.int64)
 
     def _a_cycle(self, waiting: list[int]) -> str:
-        # Walk back among tasks that never became free. Each has such a parent, so the walk meets
-        # itself.
+        # Walk back among tasks that never became free: each has such a parent, so it closes.
         ptr, edge = self.pred_ptr, self.pred_edge
         at = next(i for i in range(self.n) if waiting[i] > 0)
         seen: dict[int, int] = {}

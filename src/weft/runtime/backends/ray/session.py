@@ -33,9 +33,9 @@ QUIET = {
 }
 """Settings of a Ray that weft starts: no usage reports, loopback only. On a busy machine a worker
 may take longer to start than the usual minute; Ray would end it and start another, again and again.
-So the limit is longer. But a worker that dies at its start counts as starting until the limit is
-over. So the limit is not longer still, weft itself looks for such workers (`RaySession.workers`),
-and Ray may start others beside them."""
+So the limit is longer, but not by much, because a worker that dies at its start counts as starting
+until the limit is over. Therefore weft itself looks for such workers (`RaySession.workers`), and
+Ray may start others beside them."""
 
 HEAD = ("gcs_server", "raylet")
 """Processes without which Ray does not work."""
