@@ -21,6 +21,8 @@ from weft.registry import Entry, closest
 from weft.typed import typed
 
 PathLike = str | os.PathLike[str]
+Opened = tuple[File, Format, object]
+"""A file, its format and the object that it holds."""
 T = TypeVar("T")
 
 
@@ -53,18 +55,15 @@ def load(
     if machines is not None and not isinstance(machines, Cluster):
         raise InvalidInput(f"cluster is {shown(machines)}; it must be a path or a Cluster")
     with naming(where):
-        file, row, found = _opened(path, tile_bytes)
-        if isinstance(found, Recording):
-            found.warn_of_dependencies(where)
-            found = found.workflow() if machines is not None else found.problem()
-        if isinstance(found, Problem) and machines is None:
-            return found
-        workflow = _workflow(found)
-        if row.seconds and machines is not None:
-            _warn_of_speeds(workflow, machines, where)
-        if machines is None:
-            machines = row.machines(file, workflow) or own_cluster(workflow)
-        return bind(workflow, machines)
+        return _problem(where, _opened(path, tile_bytes), machines)
+
+
+def load_work(path: PathLike) -> Problem | Workload:
+    """Load a workload, or what `load` makes of the file: a problem."""
+    where = os.fspath(path)
+    with naming(where):
+        opened = _opened(path)
+        return opened[2] if isinstance(opened[2], Workload) else _problem(where, opened, None)
 
 
 def load_workflow(path: PathLike, *, tile_bytes: float = 0.0) -> Workflow:
@@ -126,6 +125,22 @@ def load_result(path: PathLike) -> Schedule | Trace:
         return found if isinstance(found, Trace) else _expect(found, Schedule)
 
 
+def _problem(where: str, opened: Opened, machines: Cluster | None) -> Problem:
+    """Return the problem of a file, on other machines if given."""
+    file, row, found = opened
+    if isinstance(found, Recording):
+        found.warn_of_dependencies(where)
+        found = found.workflow() if machines is not None else found.problem()
+    if isinstance(found, Problem) and machines is None:
+        return found
+    workflow = _workflow(found)
+    if row.seconds and machines is not None:
+        _warn_of_speeds(workflow, machines, where)
+    if machines is None:
+        machines = row.machines(file, workflow) or own_cluster(workflow)
+    return bind(workflow, machines)
+
+
 def _workflow(found: object) -> Workflow:
     if isinstance(found, Recording):
         return found.workflow()
@@ -158,7 +173,7 @@ def _warn_of_speeds(workflow: Workflow, cluster: Cluster, where: str) -> None:
         f"'{name}' of speed {speed:g} takes 1/{speed:g} of them; give speeds relative to the "
         "recorded machine in --cluster machines.toml (cluster=) if that is wrong",
         ReferenceSpeed,
-        stacklevel=3,
+        stacklevel=5,
     )
 
 
@@ -166,7 +181,7 @@ def _read(path: PathLike, tile_bytes: float = 0.0) -> object:
     return _opened(path, tile_bytes)[2]
 
 
-def _opened(path: PathLike, tile_bytes: float = 0.0) -> tuple[File, Format, object]:
+def _opened(path: PathLike, tile_bytes: float = 0.0) -> Opened:
     """Return a file, its format and the object that it holds."""
     file = File(Path(path), tile_bytes=tile_bytes)
     row = _format_of(file)

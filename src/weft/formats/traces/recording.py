@@ -144,7 +144,7 @@ class Recording:
                 f"{where}: {self.engine} records no dependencies here: its "
                 f"{len(self.finished)} tasks are planned as independent of each other",
                 UnknownDependencies,
-                stacklevel=4,
+                stacklevel=5,
             )
 
 
