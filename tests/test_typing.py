@@ -34,7 +34,7 @@ def main() -> float:
     names: list[str] = list(weft.list_planners())
     plan: weft.Plan = weft.plan(problem, names[0], seconds=0.1, seed=1)
     trace: weft.Trace = weft.simulate(problem, plan, noise=0.3)
-    table: weft.Comparison = weft.compare(problem, ["heft", plan, TRAINED], scenarios=2)
+    table: weft.Comparison = weft.compare(problem, ["heft", plan, TRAINED], scenarios=2, noise=0.1)
     weft.run(double(3), policy=TRAINED)
     violations = weft.check(problem, plan)
     ran = weft.run(double(3), policy="heft", devices=2, retries=1, shadow=TRAINED)
@@ -49,6 +49,7 @@ problem = weft.Problem.from_arrays([[1.0]])
 weft.plan(problem, 3)
 weft.simulate(problem, noise="much")
 weft.run(problem, retires=2)
+weft.compare(problem, "heft", nois=0.1)
 """
 
 
@@ -61,7 +62,7 @@ def test_mypy_accepts_a_users_program_and_refuses_a_wrong_one(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     errors = [line for line in done.stdout.splitlines() if "error:" in line]
     assert [line for line in errors if "user.py" in line] == []
-    assert [line.split(":")[1] for line in errors] == ["5", "6", "7"]  # the lines of wrong.py
+    assert [line.split(":")[1] for line in errors] == ["5", "6", "7", "8"]  # the lines of wrong.py
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_mypy_accepts_a_users_program_and_refuses_a_wrong_one(tmp_path):
         (weft.run, ["what", "policy", "backend", "devices", "retries", "timeout"]),
         (weft.plan, ["problem", "planner", "seconds", "seed"]),
         (weft.simulate, ["workload", "policy", "scenario", "seed", "noise"]),
-        (weft.compare, ["contenders", "scenarios", "seed", "seconds"]),
+        (weft.compare, ["contenders", "scenarios", "seed", "seconds", "noise"]),
         (weft.generate, ["name", "seed"]),
     ],
     ids=["run", "plan", "simulate", "compare", "generate"],

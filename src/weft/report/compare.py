@@ -18,7 +18,7 @@ from weft.planners import Plan
 from weft.planners.bounds import lower_bound
 from weft.planners.planner import EXACT, timed_plan
 from weft.policies import simulate
-from weft.registry import closest, reject_unknown
+from weft.registry import closest
 from weft.report.comparison import OBJECTIVES, Comparison, Row
 from weft.report.statistics import Standing, standings
 from weft.runtime.deciders.contender import load_contender
@@ -34,10 +34,6 @@ CompareProgress = Callable[
 SAMPLED_ROWS = 20_000
 """Executions of a contender that are kept, beyond the trace of its first scenario."""
 
-UNCERTAINTY = ("noise", "bias", "slowdowns", "failures", "cancellations")
-OPTIONS = ("scenarios", "seed", "seconds", "objective", "progress")
-"""The other options of `compare`, for the closest name to an unknown one."""
-
 
 @typed
 def compare(
@@ -48,8 +44,12 @@ def compare(
     seed: int = 0,
     seconds: float | None = None,
     objective: str = "makespan",
+    noise: float = 0.0,
+    bias: float = 0.0,
+    slowdowns: float = 0.0,
+    failures: float = 0.0,
+    cancellations: float = 0.0,
     progress: CompareProgress = lambda pairs: pairs,
-    **uncertainty: float,
 ) -> Comparison:
     """Run every contender on every problem under the same scenarios.
 
@@ -60,8 +60,8 @@ def compare(
     problems : a problem, a workload (a stream of jobs), or several of them
     contenders : names of planners and policies (a name that is both means the planner), paths of
         trained policies, planners, policies, plans or schedules; a single one need not be in a list
-    scenarios : futures to draw; noise, bias, slowdowns, failures and cancellations say how
-        uncertain they are
+    scenarios : futures to draw, from noise, bias, slowdowns, failures and cancellations (see
+        `Scenario.draw`)
     seconds : time limit of each plan, for planners that search
     objective : what counts: `makespan`, `mean`, `p95` or `p99` of job completion times, or
         `deadline`, the share of jobs in time
@@ -74,24 +74,14 @@ def compare(
     """
     scenarios = whole(scenarios, "scenarios", most=10**6)
     seed, seconds = valid_seed(seed), positive(seconds, "seconds")
-    reject_unknown(uncertainty, (*UNCERTAINTY, *OPTIONS), "compare")
     if objective not in OBJECTIVES:
         raise UnknownName(f"unknown objective '{objective}'{closest(objective, OBJECTIVES)}")
-    worth = OBJECTIVES[objective][1]
-    workloads = _with_unique_names([_workload(given) for given in _listed(problems)])
-    if not workloads:
-        raise InvalidInput("problems is empty; give a Problem or a Workload")
-    if objective == "deadline" and not any((w.deadline < math.inf).any() for w in workloads):
-        raise InvalidInput(
-            "the objective is 'deadline', but none of the problems has deadlines; give workloads "
-            "with deadlines, or another objective"
-        )
-    several = isinstance(contenders, Sequence) and not isinstance(contenders, str)
-    chosen = [load_contender(c) for c in (contenders if several else [contenders])]
-    if not chosen:
-        raise InvalidInput("contenders is empty; name planners or policies (see: weft list)")
+    workloads = _workloads(problems, objective)
+    chosen = _chosen(contenders)
+    drawn = {"noise": noise, "bias": bias, "slowdowns": slowdowns}
+    drawn |= {"failures": failures, "cancellations": cancellations}
     futures = {
-        w.name: [Scenario.draw(w, seed=seed + s, **uncertainty) for s in range(scenarios)]
+        w.name: [Scenario.draw(w, seed=seed + s, **drawn) for s in range(scenarios)]
         for w in workloads
     }
     bounds = {w.name: _lower_bound(w) for w in workloads}
@@ -109,7 +99,7 @@ def compare(
             bounds[workload.name],
             seconds=seconds,
             seed=seed,
-            worth=worth,
+            worth=OBJECTIVES[objective][1],
         )
         rows.append(row)
         if kept:
@@ -118,23 +108,34 @@ def compare(
     if all(row.refusal for row in rows):  # nothing is left to compare
         raise Unsupported(rows[0].refusal)
     rows = _ranked(rows, measured)
-    place = {w.name: i for i, w in enumerate(workloads)}
-    means = {
-        key: float(np.mean(values)) if len(values) else math.inf for key, values in measured.items()
-    }
-    rows.sort(
-        key=lambda row: (
-            place[row.problem],
-            math.isnan(row.makespan),
-            means[row.problem, row.contender],
-            row.makespan,
-        )
-    )
     return Comparison(tuple(rows), workloads, scenarios, seed, traces, bounds, samples, objective)
 
 
-def _listed(given: Problem | Workload | Sequence[Problem | Workload]) -> list[Problem | Workload]:
-    return list(given) if isinstance(given, Sequence) else [given]
+def _listed(given: Any) -> Sequence[Any]:
+    """Return a list as it is; put a single object into one."""
+    return given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+
+
+def _chosen(contenders: Contender | Sequence[Contender]) -> list[Contender]:
+    chosen = [load_contender(c) for c in _listed(contenders)]
+    if not chosen:
+        raise InvalidInput("contenders is empty; name planners or policies (see: weft list)")
+    return chosen
+
+
+def _workloads(
+    given: Problem | Workload | Sequence[Problem | Workload], objective: str
+) -> tuple[Workload, ...]:
+    """Return what to compare on, under distinct names; refuse an objective that it lacks."""
+    workloads = _with_unique_names([_workload(one) for one in _listed(given)])
+    if not workloads:
+        raise InvalidInput("problems is empty; give a Problem or a Workload")
+    if objective == "deadline" and not any((w.deadline < math.inf).any() for w in workloads):
+        raise InvalidInput(
+            "the objective is 'deadline', but none of the problems has deadlines; give workloads "
+            "with deadlines, or another objective"
+        )
+    return workloads
 
 
 def _workload(given: Problem | Workload) -> Workload:
@@ -208,12 +209,20 @@ def _measure(
 
 
 def _ranked(rows: Sequence[Row], measured: dict[tuple[str, str], FloatArray]) -> list[Row]:
-    """Add intervals, wins and marks of the best to the rows of each problem."""
-    found = {}
+    """Add intervals, wins and marks of the best to the rows; sort those of each problem."""
+    found: dict[str, dict[str, Standing]] = {}
     for problem in dict.fromkeys(row.problem for row in rows):
         known = {c: m for (p, c), m in measured.items() if p == problem and len(m)}
         found[problem] = standings(known)
-    return [row if row.refusal else _with_standing(row, found[row.problem]) for row in rows]
+    place = {problem: i for i, problem in enumerate(found)}
+    means = {key: float(np.mean(m)) if len(m) else math.inf for key, m in measured.items()}
+
+    def rank(row: Row) -> tuple[int, bool, float, float]:
+        mean = means[row.problem, row.contender]
+        return place[row.problem], math.isnan(row.makespan), mean, row.makespan
+
+    ranked = [row if row.refusal else _with_standing(row, found[row.problem]) for row in rows]
+    return sorted(ranked, key=rank)
 
 
 def _with_standing(row: Row, found: dict[str, Standing]) -> Row:
