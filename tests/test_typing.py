@@ -35,6 +35,7 @@ def main() -> float:
     plan: weft.Plan = weft.plan(problem, names[0], seconds=0.1, seed=1)
     trace: weft.Trace = weft.simulate(problem, plan, noise=0.3)
     table: weft.Comparison = weft.compare(problem, ["heft", plan, TRAINED], scenarios=2, noise=0.1)
+    weft.compare(["p.json", problem], "heft")
     weft.run(double(3), policy=TRAINED)
     violations = weft.check(problem, plan)
     ran = weft.run(double(3), policy="heft", devices=2, retries=1, shadow=TRAINED)

@@ -44,7 +44,8 @@ def test_the_bound_of_a_plan_counts_for_no_other_problem():
     [
         ([], ["heft"], "problems is empty; give a Problem or a Workload"),
         (PROBLEM, [], "contenders is empty; name planners or policies"),
-        ([3], ["heft"], "cannot compare on a int"),
+        ([3], ["heft"], "cannot compare on a int; give a Problem, a Workload or a path"),
+        ("nowhere.json", "heft", "nowhere.json: there is no such file"),
         (PROBLEM, [3], "policy is int; it must be a name, a path, or have begin and decide"),
     ],
 )
@@ -68,6 +69,22 @@ def test_a_workload_a_name_and_a_single_problem_need_no_list():
     stream = weft.Workload.of(PROBLEM, arrival=[0.0, 9.0])
     (row,) = weft.compare(stream, "fifo").rows
     assert (row.contender, row.kind) == ("fifo", "policy")
+
+
+def test_a_path_stands_for_what_its_file_holds(tmp_path):
+    stream, bare = weft.Workload.of(PROBLEM, arrival=[0.0, 9.0]), weft.generate("montage", images=4)
+    for name, given in (("p.json", PROBLEM), ("w.json", stream), ("only.json", bare)):
+        weft.save(given, tmp_path / name)
+    single = weft.compare(str(tmp_path / "p.json"), "heft")
+    assert single.rows[0].makespan == weft.compare(PROBLEM, "heft").rows[0].makespan == 5.0
+    several = weft.compare([tmp_path / "p.json", str(tmp_path / "w.json"), PROBLEM], "eft")
+    assert [w.jobs for w in several.workloads] == [1, 2, 1]
+    assert len({w.name for w in several.workloads}) == 3
+    with pytest.raises(weft.InvalidInput, match=r"only.json: holds a workflow without machines"):
+        weft.compare(tmp_path / "only.json", "heft")
+    weft.save(PROBLEM.cluster, tmp_path / "machines.json")
+    with pytest.raises(weft.InvalidInput, match=r"machines.json: holds a cluster, not a"):
+        weft.compare([PROBLEM, tmp_path / "machines.json"], "heft")
 
 
 def test_a_future_in_which_no_job_ends_has_no_completion_time():

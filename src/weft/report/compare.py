@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from os import PathLike
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from weft.arguments import positive, valid_seed, whole
 from weft.errors import InvalidInput, UnknownName, Unsupported
+from weft.formats.loading import load_work
 from weft.model import Problem, Scenario, Schedule, Trace, Workload
 from weft.model.columns import FloatArray
 from weft.model.metrics import TraceMetrics, trace_metrics
@@ -23,6 +25,9 @@ from weft.report.comparison import OBJECTIVES, Comparison, Row
 from weft.report.statistics import Standing, standings
 from weft.runtime.deciders.contender import load_contender
 from weft.typed import typed
+
+Given: TypeAlias = Problem | Workload | str | PathLike[str]
+"""A problem, a workload, or the path of one."""
 
 Contender = Any
 """The name of a planner or policy, a planner, or anything that `simulate` takes as a policy."""
@@ -37,7 +42,7 @@ SAMPLED_ROWS = 20_000
 
 @typed
 def compare(
-    problems: Problem | Workload | Sequence[Problem | Workload],
+    problems: Given | Sequence[Given],
     contenders: Contender | Sequence[Contender],
     *,
     scenarios: int = 1,
@@ -57,7 +62,8 @@ def compare(
 
     Parameters
     ----------
-    problems : a problem, a workload (a stream of jobs), or several of them
+    problems : a problem, a workload (a stream of jobs), the path of a file that holds one (or a
+        workflow with machines), or several of them
     contenders : names of planners and policies (a name that is both means the planner), paths of
         trained policies, planners, policies, plans or schedules; a single one need not be in a list
     scenarios : futures to draw, from noise, bias, slowdowns, failures and cancellations (see
@@ -112,7 +118,7 @@ def compare(
 
 
 def _listed(given: Any) -> Sequence[Any]:
-    """Return a list as it is; put a single object into one."""
+    """Return a list as it is; put a single object or path into one."""
     return given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
 
 
@@ -123,10 +129,8 @@ def _chosen(contenders: Contender | Sequence[Contender]) -> list[Contender]:
     return chosen
 
 
-def _workloads(
-    given: Problem | Workload | Sequence[Problem | Workload], objective: str
-) -> tuple[Workload, ...]:
-    """Return what to compare on, under distinct names; refuse an objective that it lacks."""
+def _workloads(given: Given | Sequence[Given], objective: str) -> tuple[Workload, ...]:
+    """Return workloads under distinct names; refuse an objective that needs others."""
     workloads = _with_unique_names([_workload(one) for one in _listed(given)])
     if not workloads:
         raise InvalidInput("problems is empty; give a Problem or a Workload")
@@ -138,12 +142,14 @@ def _workloads(
     return workloads
 
 
-def _workload(given: Problem | Workload) -> Workload:
+def _workload(given: Given) -> Workload:
+    if isinstance(given, str | PathLike):
+        given = load_work(given)
     if isinstance(given, Workload):
         return given
     if not isinstance(given, Problem):
         raise InvalidInput(
-            f"cannot compare on a {type(given).__name__}; give a Problem or Workload"
+            f"cannot compare on a {type(given).__name__}; give a Problem, a Workload or a path"
         )
     return replace(Workload.of(given), name=given.name)
 
@@ -209,7 +215,7 @@ def _measure(
 
 
 def _ranked(rows: Sequence[Row], measured: dict[tuple[str, str], FloatArray]) -> list[Row]:
-    """Add intervals, wins and marks of the best to the rows; sort those of each problem."""
+    """Add intervals, wins and marks of the best to the rows; sort each problem."""
     found: dict[str, dict[str, Standing]] = {}
     for problem in dict.fromkeys(row.problem for row in rows):
         known = {c: m for (p, c), m in measured.items() if p == problem and len(m)}
