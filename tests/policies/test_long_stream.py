@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import weft
+from weft.formats.model_file import save_model
 from weft.policies.long_stream import StreamSummary, simulate_stream
+from weft.policies.replanning.trained import replanning_model
 
 
 def templates():
@@ -72,7 +74,7 @@ def test_an_endless_stream_is_read_as_needed():
     assert read <= 56
 
 
-def test_what_cannot_be_cut_is_refused():
+def test_what_cannot_be_cut_is_refused(tmp_path):
     problem = weft.Problem.from_arrays([[2.0]])
     with pytest.raises(weft.WeftError, match="cannot keep up with this stream"):
         simulate_stream(problem, ((float(k), 0) for k in range(1000)), part=10, most=100)
@@ -80,6 +82,12 @@ def test_what_cannot_be_cut_is_refused():
         simulate_stream(problem, [(5.0, 0), (1.0, 0)])
     with pytest.raises(weft.Unsupported, match="needs a rule"):
         simulate_stream(problem, [(0.0, 0)], "heft-replanned")
+    path = save_model(replanning_model("mine", "", [{"ahead": 0.5}]), tmp_path / "mine")
+    for policy in (path, str(path), weft.load_policy(path)):
+        with pytest.raises(weft.Unsupported, match="policy 'mine' may depend on the past; a"):
+            simulate_stream(problem, [(0.0, 0)], policy)
+    with pytest.raises(weft.errors.UnknownName, match="did you mean 'fifo'"):
+        simulate_stream(problem, [(0.0, 0)], "fifoo")
     with pytest.raises(weft.InvalidInput, match="part is 0"):
         simulate_stream(problem, islice([(0.0, 0)], 1), part=0)
     assert simulate_stream(problem, []).jobs == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TypeVar
 
 from weft.errors import InvalidInput, Unsupported
 from weft.formats.model_file import is_model_path
@@ -12,6 +13,8 @@ from weft.policies.policy import POLICIES, read_policy
 from weft.registry import Entry
 from weft.sim.view import Policy
 from weft.typed import typed
+
+P = TypeVar("P", bound=Policy)
 
 
 @typed
@@ -41,6 +44,26 @@ def load_policy(policy: str | os.PathLike[str] | Policy) -> Policy:
     if is_model_path(name):
         return read_policy(name)
     return POLICIES.create(name)  # raises, with the closest name
+
+
+def load_kind(policy: str | os.PathLike[str] | Policy, kind: type[P], refusal: str) -> P:
+    """Load a policy of one class; `refusal` says what all others lack, and the remedy.
+
+    Examples
+    --------
+    >>> from weft.policies.rules import RulePolicy
+    >>> load_kind("fifo", RulePolicy, "is no rule").name
+    'fifo'
+    >>> load_kind("tuned-list", RulePolicy, "is no rule; use 'fifo'")
+    Traceback (most recent call last):
+    ...
+    weft.errors.Unsupported: policy 'tuned-list' is no rule; use 'fifo'
+    """
+    found = load_policy(policy)
+    if not isinstance(found, kind):
+        name = getattr(found, "name", type(found).__name__)
+        raise Unsupported(f"policy '{name}' {refusal}")
+    return found
 
 
 class PolicyEntry(Entry):

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 
 import numpy as np
 
 from weft.errors import InvalidInput, Unsupported, WeftError
 from weft.model import Problem, Workload
 from weft.model.columns import FloatArray
-from weft.policies.load import load_policy
+from weft.policies.load import load_kind
 from weft.policies.rules import RulePolicy
 from weft.sim.rule import Rule
 from weft.sim.simulate import simulate as simulate_workload
+from weft.sim.view import Policy
 from weft.typed import typed
 
 Arrivals = Iterable[tuple[float, int]]
@@ -63,7 +65,7 @@ class StreamSummary:
 def simulate_stream(
     problems: Problem | Sequence[Problem],
     arrivals: Arrivals,
-    policy: str | RulePolicy = "fifo",
+    policy: str | PathLike[str] | Policy = "fifo",
     *,
     part: int = 20_000,
     most: int = 1_000_000,
@@ -88,11 +90,9 @@ def simulate_stream(
     (1000, 3.0, 3999.0)
     """
     templates = [problems] if isinstance(problems, Problem) else list(problems)
-    rule = load_policy(policy)
-    if not isinstance(rule, RulePolicy):
-        raise Unsupported(
-            f"policy '{policy}' may depend on the past; a stream in parts needs a rule, e.g. fifo"
-        )
+    rule = load_kind(
+        policy, RulePolicy, "may depend on the past; a stream in parts needs a rule, e.g. fifo"
+    )
     if any(p.workflow.conditional for p in templates):
         raise Unsupported("templates with branches need drawn outcomes; use weft.simulate")
     if not 1 <= part <= most:

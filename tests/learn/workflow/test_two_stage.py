@@ -494,6 +494,17 @@ def test_fine_tuning_never_makes_its_own_cases_worse(policy):
         fine_tune(policy, [])
 
 
+def test_fine_tuning_takes_names_paths_and_objects(tmp_path):
+    cases = [draw_instance("static", seed=s, tasks=8) for s in range(3)]
+    path = save_model(replanning_model("mine", "", [{"ahead": 0.5}]), tmp_path / "mine")
+    for policy in (path, str(path.with_suffix("")), weft.load_policy(path)):
+        tuned = fine_tune(policy, cases, seconds=0.0)
+        assert [s.tolist() for s in tuned.sets] == [weights_of({"ahead": 0.5}).tolist()]
+    for policy in ("fifo", weft.load_policy("fifo"), "conditional-pi4"):
+        with pytest.raises(weft.Unsupported, match="has no weights to tune; use 'tuned-list', 'p"):
+            fine_tune(policy, cases)
+
+
 def test_a_portfolio_takes_the_set_that_helps():
     """It takes 16 s without the optimistic remainder, and 6 s with it."""
     case = chain_and_another()

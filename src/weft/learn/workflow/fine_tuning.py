@@ -5,18 +5,19 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
-from weft.errors import InvalidInput, UnknownName, Unsupported
+from weft.errors import InvalidInput, UnknownName
 from weft.formats.model_file import Model
 from weft.generators import Instance
 from weft.learn.cma import SeparableCma
 from weft.learn.settings import Progress, silent
 from weft.learn.workflow.tuned_list import TUNED, clip_ratio, start_sim
 from weft.model.columns import BoolArray, FloatArray
-from weft.policies.load import load_policy
+from weft.policies.load import load_kind
 from weft.policies.q_network import ARRAYS
 from weft.policies.replanning.policy import ReplanningPolicy
 from weft.policies.replanning.trained import SWITCH, TWO_STAGE, replanning_model
@@ -26,6 +27,7 @@ from weft.registry import closest
 from weft.rng import generator
 from weft.sim.kernel.events import ENDED
 from weft.sim.kernel.tables import Sim, copy_sim
+from weft.sim.view import Policy
 
 HELD_BACK = 3
 """Every third sample is held out for validation."""
@@ -36,7 +38,7 @@ AIMS = ("completion", "makespan", "energy")
 
 
 def fine_tune(
-    policy: str | ReplanningPolicy,
+    policy: str | PathLike[str] | Policy,
     cases: Sequence[Instance],
     seconds: float = 60.0,
     seed: int = 0,
@@ -51,7 +53,7 @@ def fine_tune(
 
     Parameters
     ----------
-    policy : "tuned-list", "portfolio", "replan-switch", or an own one
+    policy : "tuned-list", "portfolio", "replan-switch", or the path or object of an own one
     cases : samples of the instances for which the policy is meant, at least three
     seconds : of processor time
     reward : weights of `AIMS`; by default only the aim of the policy. One per cent of an aim of
@@ -61,12 +63,11 @@ def fine_tune(
     share = _shares(reward)
     if len(cases) < HELD_BACK:
         raise InvalidInput(f"fine-tuning needs at least {HELD_BACK} cases; got {len(cases)}")
-    given = load_policy(policy)
-    if not isinstance(given, ReplanningPolicy):
-        raise Unsupported(
-            f"policy '{given.name}' has no weights to tune; use 'tuned-list', 'portfolio' or "
-            "'replan-switch'"
-        )
+    given = load_kind(
+        policy,
+        ReplanningPolicy,
+        "has no weights to tune; use 'tuned-list', 'portfolio' or 'replan-switch'",
+    )
     at = [WEIGHTS.index(name) for name in TUNED]
     held_out = np.arange(len(cases)) % HELD_BACK == HELD_BACK - 1
     blank = [start_sim(case) for case in cases]
