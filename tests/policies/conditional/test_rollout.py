@@ -12,6 +12,7 @@ from tests.support.streams import INSPECTION
 from weft.errors import InvalidInput, Unsupported
 from weft.formats.native.stream_toml import load_stream, read_stream_toml
 from weft.policies.conditional.index import load_index
+from weft.policies.conditional.network_policy import load_network
 from weft.policies.conditional.networks import logits, network_of
 from weft.policies.conditional.proposer import make_proposer, propose, propose_around
 from weft.policies.conditional.rollout import Rollout, continue_rollout
@@ -22,7 +23,8 @@ from weft.policies.conditional.sampled_future import (
     make_sampler,
     sample_future,
 )
-from weft.policies.conditional.trained_network import TrainedNetwork, read_network
+from weft.policies.conditional.trained_network import TrainedNetwork, read_network, save_network
+from weft.policies.load import load_policy
 from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import JOB_HERE
@@ -268,6 +270,27 @@ def test_a_network_learns_from_rollouts(base, tmp_path, capsys):
     start = ["train", "rollouts", "--start", "conditional-pi44", "--out", str(tmp_path)]
     assert main(start) == 2
     assert "did you mean 'conditional-pi4'" in capsys.readouterr().err
+
+
+def test_networks_to_begin_with_are_names_paths_and_objects(tmp_path):
+    policy = read_network("conditional-pi4")
+    path = save_network(policy, tmp_path / "mine")
+    for given in ("conditional-pi4", path, str(path), load_policy(path), policy):
+        np.testing.assert_array_equal(load_network(given).network.weight, policy.network.weight)
+    pairs = read_network("conditional-any")
+    for given in ("fifo", "conditional-any", load_policy("conditional-any"), pairs):
+        with pytest.raises(Unsupported, match="has no network for one stream; use 'conditional-b"):
+            load_network(given)
+    pytest.importorskip("torch")
+    from weft.learn.conditional.rollout_imitation import improve
+    from weft.learn.conditional.training import train_policy
+
+    stream = load_stream("conditional-paper")
+    for begin in (improve, lambda stream, start: train_policy(stream, "pi4", start=start)):
+        with pytest.raises(Unsupported, match="policy 'fifo' has no network for one stream"):
+            begin(stream, "fifo")
+    with pytest.raises(InvalidInput, match="start from a policy of the same recipe"):
+        train_policy(stream, "best", start=path)
 
 
 def test_a_network_learns_to_observe_details():

@@ -177,9 +177,7 @@ def _train_one(
     args: argparse.Namespace, stream: ConditionalStream, settings: Any, seed: int
 ) -> tuple[TrainedNetwork, PpoProgress]:
     from weft.learn.conditional.training import train_policy
-    from weft.policies.conditional.trained_network import read_network
 
-    start = read_network(args.start) if args.start is not None else None
     with Bar(args.policy, seed, settings.samples, unit=" samples") as bar:
         return train_policy(
             stream,
@@ -188,7 +186,7 @@ def _train_one(
             seed=seed,
             waiting=args.idle,
             progress=lambda progress: bar.show(progress.samples, progress.score),
-            start=start,
+            start=args.start,
         )
 
 
@@ -257,9 +255,10 @@ def _train_rollouts(args: argparse.Namespace) -> None:
     need_torch()
     from weft.learn.conditional.rollout_examples import ImitationSettings
     from weft.learn.conditional.rollout_imitation import improve
-    from weft.policies.conditional.trained_network import read_network, save_network
+    from weft.policies.conditional.network_policy import load_network
+    from weft.policies.conditional.trained_network import save_network
 
-    policy = read_network(args.start)
+    policy = load_network(args.start)
     sizes = ("rounds", "steps", "futures", "ahead", "epochs", "rate")
     settings = ImitationSettings(**options_of(args, *sizes, "base", "hidden", "detail", "seed"))
     path = args.out / Path(policy.name).name

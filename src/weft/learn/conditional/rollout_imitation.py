@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from itertools import pairwise
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,11 @@ from weft.learn.settings import Progress, silent
 from weft.model.columns import FloatArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import evaluate_network, options_of
+from weft.policies.conditional.network_policy import load_network
 from weft.policies.conditional.networks import Network, arrays_of, network_of
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.rng import generator
+from weft.sim.view import Policy
 
 AGO_MEAN, AGO_SCALE = np.float32(0.3), np.float32(4.0)
 """Observed time since the last arrival if jobs come as quickly as tasks run."""
@@ -47,7 +50,7 @@ AGO_MEAN, AGO_SCALE = np.float32(0.3), np.float32(4.0)
 
 def improve(
     stream: ConditionalStream,
-    policy: TrainedNetwork,
+    policy: str | PathLike[str] | Policy | TrainedNetwork,
     settings: ImitationSettings | None = None,
     *,
     progress: Progress[dict[str, float]] = silent,
@@ -56,10 +59,11 @@ def improve(
 ) -> TrainedNetwork:
     """Return a network trained on rollouts, or the given one if none validates better.
 
+    `policy` is the network to begin with: a name, the path of a trained one, or an object.
     `keep` is called with the best network so far after each round. With a `folder`, steps and
     rounds are kept there, and a training that was stopped goes on with the same result.
     """
-    settings = settings or ImitationSettings()
+    policy, settings = load_network(policy), settings or ImitationSettings()
     torch.set_num_threads(1)
     torch.manual_seed(settings.seed)
     if settings.detail:

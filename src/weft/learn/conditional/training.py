@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from math import inf
+from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +26,7 @@ from weft.policies.conditional.evaluate import (
     with_first,
 )
 from weft.policies.conditional.index import index_for
+from weft.policies.conditional.network_policy import load_network
 from weft.policies.conditional.networks import Numbers, arrays_of, network_of
 from weft.policies.conditional.pair_network import PairPolicy
 from weft.policies.conditional.rules import ConditionalRule
@@ -34,6 +36,7 @@ from weft.policies.service_levels import shortest_rest
 from weft.registry import closest
 from weft.rng import generator
 from weft.sim.vector.batch import StepBatch, StepOptions
+from weft.sim.view import Policy
 
 ENVS = 256
 JOBS = 2000
@@ -218,7 +221,7 @@ def train_policy(
     waiting: Literal["block", "event"] = "event",
     envs: int = ENVS,
     progress: Progress[ppo.PpoProgress] = silent,
-    start: TrainedNetwork | None = None,
+    start: str | PathLike[str] | Policy | TrainedNetwork | None = None,
     teacher: ConditionalRule | PairPolicy | None = None,
     seconds: float = inf,
 ) -> tuple[TrainedNetwork, ppo.PpoProgress]:
@@ -226,9 +229,10 @@ def train_policy(
 
     Checkpoints are compared by the mean log of the job completion time on validation draws. With
     `start`, continue from a policy of the same recipe (trained with the other waiting, for
-    example) instead of imitating a rule.
+    example), given by name, path or object, instead of imitating a rule.
     """
     recipe, teacher = recipe_of(name), teacher or teacher_of(stream)
+    start = None if start is None else load_network(start)
     settings = settings or recipe.settings
     if start is not None:
         hidden = tuple(start.network.sizes[1:-1].tolist())

@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,14 @@ import numpy as np
 from weft.errors import InvalidInput, Unsupported
 from weft.model import Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.policies.conditional.evaluate import options_of
+from weft.policies.conditional.evaluate import options_of, reads_pairs
 from weft.policies.conditional.networks import Network, Numbers, choose, working_space
 from weft.policies.conditional.pair_network import PairPolicy
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.policies.conditional.view_policy import UnitPolicy, chosen_kinds
+from weft.policies.load import load_kind
 from weft.sim.renumbering import Renumbering
-from weft.sim.view import View
+from weft.sim.view import Policy, View
 
 
 def nothing_due(view: View) -> bool:
@@ -57,8 +59,14 @@ class NetworkPolicy(UnitPolicy):
     def act(
         self, observation: Numbers, mask: BoolArray, remaining: IntArray, capacity: IntArray
     ) -> IntArray:
-        """Return the action of each unit: a kind, or the number of kinds to wait."""
+        """Return the action of each unit: a kind, or the number of kinds to wait.
+
+        `weft/Conditional-v0` has the mask, the tasks that remain in each queue and the capacity of
+        each unit in `info`; the mask may be flat.
+        """
         n, kinds = self.network, self.network.actions - 1
+        if np.shape(mask) == (n.units * n.actions,):
+            mask = np.reshape(mask, (n.units, n.actions))
         shapes = {
             "observation": (np.shape(observation), (int(n.sizes[0]),)),
             "mask": (np.shape(mask), (n.units, n.actions)),
@@ -233,3 +241,22 @@ class NetworkPolicy(UnitPolicy):
                 f"{self.network.actions - 1} kinds of task; workload '{workload.name}' has "
                 f"{units} and {kinds}; train one for it: weft train"
             )
+
+
+def load_network(policy: str | PathLike[str] | Policy | TrainedNetwork) -> TrainedNetwork:
+    """Load the network of a policy for one stream, by name, path or object.
+
+    Examples
+    --------
+    >>> load_network("conditional-pi4").network.sizes.tolist()
+    [31, 64, 64, 28]
+    """
+    refusal = (
+        "has no network for one stream; use 'conditional-best', 'conditional-pi4' or one that "
+        "weft train conditional wrote"
+    )
+    if not isinstance(policy, TrainedNetwork):
+        policy = load_kind(policy, NetworkPolicy, refusal).learned
+    if reads_pairs(policy):
+        raise Unsupported(f"policy '{policy.name}' {refusal}")
+    return policy
