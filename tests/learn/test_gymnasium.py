@@ -3,8 +3,16 @@
 import numpy as np
 import pytest
 
+from tests.support.networks import two_stage_arrays
 from tests.support.programs import run_python
-from weft.errors import InvalidInput, UnknownName
+from weft.errors import InvalidInput, UnknownName, Unsupported
+from weft.formats.model_file import save_model
+from weft.policies import simulate
+from weft.policies.conditional.evaluate import evaluate_network
+from weft.policies.load import load_policy
+from weft.policies.replanning.policy import ReplanningPolicy
+from weft.policies.replanning.portfolio import WINDOW, PlanOptions
+from weft.policies.replanning.trained import TWO_STAGE, replanning_model
 
 gymnasium = pytest.importorskip("gymnasium", reason="the environments need gymnasium")
 
@@ -125,3 +133,99 @@ def test_what_a_workflow_environment_cannot_draw_with_is_refused():
         WorkflowEnv(5)
     with pytest.raises(InvalidInput, match="not both"):
         WorkflowEnv(draw=lambda _: None, tasks=12)
+
+
+# -- policies in environments --------------------------------------------------------
+
+
+def _first(**options):
+    from weft.learn.workflow.env import WorkflowEnv
+
+    return WorkflowEnv("noisy", tasks=20, **options).reset(seed=4)[0]["candidates"]
+
+
+def test_a_workflow_environment_plans_as_a_policy_by_name_path_or_object(tmp_path):
+    weights = {"least": 1.0, "ahead": 2.0}
+    mine = ReplanningPolicy("mine", weights, PlanOptions(window=WINDOW))
+    path = save_model(replanning_model("mine", "", [weights]), tmp_path / "mine")
+    expected = _first(weights=weights)
+    assert (expected != _first()).any()
+    for policy in (mine, path, str(path.with_suffix(""))):
+        np.testing.assert_array_equal(_first(policy=policy), expected)
+    tuned = _first(policy="tuned-list")
+    np.testing.assert_array_equal(tuned, _first(policy=load_policy("tuned-list")))
+    assert (tuned != expected).any()
+    for name in ("portfolio", "replan-switch", "search-replanning"):  # no incumbent, no search
+        assert np.isfinite(_first(policy=name)).all()
+
+
+def test_gymnasium_makes_environments_of_a_policy(tmp_path):
+    import weft.learn  # noqa: F401 (registers)
+
+    path = save_model(replanning_model("mine", "", [{"ahead": 0.5}]), tmp_path / "mine")
+    for policy in ("tuned-list", path, load_policy("tuned-list")):
+        options = {"condition": "noisy", "tasks": 20, "policy": policy}
+        seen, _ = gymnasium.make("weft/Workflow-v0", **options).reset(seed=4)
+        np.testing.assert_array_equal(seen["candidates"], _first(policy=policy))
+        vector = gymnasium.make_vec("weft/Workflow-v0", num_envs=2, **options)
+        seen, _ = vector.reset(seed=[4, 5])
+        np.testing.assert_array_equal(seen["candidates"][0], _first(policy=policy))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"policy": "fifo"}, Unsupported, "policy 'fifo' has no weights to plan with; use 'tuned-"),
+        ({"policy": "conditional-pi4"}, Unsupported, "'conditional-pi4' has no weights"),
+        ({"policy": "tuned-lst"}, UnknownName, "did you mean 'tuned-list'"),
+        ({"policy": 3}, InvalidInput, "policy is int; it must be a name, a path, or have begin"),
+        ({"policy": "tuned-list", "weights": {"ahead": 1.0}}, InvalidInput, "not both"),
+    ],
+)
+def test_a_policy_that_a_workflow_environment_cannot_plan_with_is_refused(options, error, message):
+    from weft.learn.workflow.env import WorkflowEnv
+
+    with pytest.raises(error, match=message):
+        WorkflowEnv(**options)
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_a_two_stage_policy_acts_in_a_workflow_environment_as_in_a_simulation(copies, tmp_path):
+    from weft.learn.workflow.env import WorkflowEnv
+
+    weights, arrays = [{"ahead": 0.5}], two_stage_arrays(seed=3)
+    model = replanning_model(
+        "mine", "", weights, kind=TWO_STAGE, arrays=arrays, margin=0.0, copies=copies
+    )
+    path = save_model(model, tmp_path / "mine")
+    policy, env = load_policy(path), WorkflowEnv("changing", tasks=20, policy=path)
+    for seed in range(3):
+        seen, info = env.reset(seed=seed)
+        ended = False
+        while not ended:
+            action = policy.act(seen, info["action_mask"])
+            seen, _, ended, _, info = env.step(action)
+        trace = simulate(env.case.workload, path, scenario=env.case.scenario)
+        assert (info["makespan"], info["jct"]) == pytest.approx((trace.makespan, trace.jct))
+    with pytest.raises(InvalidInput, match="give an observation of weft/Workflow-v0"):
+        policy.act(seen, info["action_mask"])  # the episode has ended
+
+
+@pytest.mark.parametrize("name", ["conditional-pi4", "conditional-best"])
+def test_a_network_acts_in_a_conditional_environment_as_in_an_evaluation(name):
+    from weft.learn.conditional.env import ConditionalEnv, ConditionalVectorEnv
+
+    policy = load_policy(name)
+    env = ConditionalEnv(jobs=60, options=policy.options)
+    seen, info = env.reset(seed=1)
+    draw, ended = int(env.batch.playing[0]), False
+    while not ended:
+        action = policy.act(seen, info["action_mask"], info["remaining"], info["capacity"])
+        seen, _, ended, _, info = env.step(action)
+    (expected,) = evaluate_network(policy.network, env.batch.stream, [draw], options=policy.options)
+    assert info["jct"] == pytest.approx(expected)
+    vector = ConditionalVectorEnv(2, jobs=60, options=policy.options)
+    seen, info = vector.reset(seed=1)
+    rows = zip(seen, info["action_mask"], info["remaining"], info["capacity"], strict=True)
+    _, _, _, _, info = vector.step(np.stack([policy.act(*row) for row in rows]))
+    assert (info["remaining"].shape, info["capacity"].shape) == ((2, 6), (2, 4))

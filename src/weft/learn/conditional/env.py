@@ -57,11 +57,22 @@ def _spaces(batch: StepBatch) -> tuple[Any, Any]:
     return observation, spaces.MultiDiscrete(np.full(batch.units, batch.kinds + 1))
 
 
+def _queues(batch: StepBatch) -> dict[str, IntArray]:
+    """Return the tasks in each queue and the capacity of each unit, by simulation."""
+    capacity = np.asarray(batch.stream.problem.cluster.batch, np.int64)
+    return {
+        "remaining": np.array(batch.tables.sim.kind["ready"], np.int64),
+        "capacity": np.tile(capacity, (batch.size, 1)),
+    }
+
+
 class ConditionalEnv(gymnasium.Env[Observation, IntArray]):
     """One simulation.
 
     An action is one task kind per unit, or the number of kinds to wait; actions that are not
-    allowed have no effect.
+    allowed have no effect. There is no `policy`: the agent is the policy. `info` has what the
+    method `act` of a `NetworkPolicy` takes: `action_mask`, `remaining` tasks of each queue, and
+    `capacity` of each unit.
 
     Parameters
     ----------
@@ -95,7 +106,7 @@ class ConditionalEnv(gymnasium.Env[Observation, IntArray]):
         super().reset(seed=seed, options=options)
         first = self.batch.reset(int(self.np_random.integers(2**31)))
         self._mask, self._goes_on = first.mask[0].copy(), True
-        return first.observation[0].copy(), {"action_mask": self._mask}
+        return first.observation[0].copy(), self._info()
 
     def step(self, action: IntArray) -> tuple[Observation, float, bool, bool, Info]:
         """Apply one action per unit and simulate up to the next decision."""
@@ -103,10 +114,14 @@ class ConditionalEnv(gymnasium.Env[Observation, IntArray]):
             raise InvalidInput("the episode has ended or not begun; call reset() before step()")
         steps = self.batch.step([action], renew=False)
         self._mask, self._goes_on = steps.mask[0].copy(), not steps.done[0]
-        info: Info = {"action_mask": self._mask, "elapsed": float(steps.elapsed[0])}
+        info = self._info() | {"elapsed": float(steps.elapsed[0])}
         if steps.done[0]:
             info["jct"] = float(self.batch.jct(0).mean())
         return steps.observation[0].copy(), float(steps.reward[0]), bool(steps.done[0]), False, info
+
+    def _info(self) -> Info:
+        queues = {key: rows[0] for key, rows in _queues(self.batch).items()}
+        return {"action_mask": self._mask, **queues}
 
     def render(self) -> str | np.ndarray[Any, Any] | None:
         """Return queues and units as text ("ansi") or as a picture ("rgb_array")."""
@@ -161,7 +176,7 @@ class ConditionalVectorEnv(VectorEnv[Observation, IntArray, np.ndarray[Any, Any]
         super().reset(seed=seed, options=options)
         first = self.batch.reset(int(self.np_random.integers(2**31)))
         self._mask, self._begun = first.mask.copy(), True
-        return first.observation.copy(), {"action_mask": self._mask}
+        return first.observation.copy(), {"action_mask": self._mask, **_queues(self.batch)}
 
     def step(
         self, actions: IntArray
@@ -174,7 +189,7 @@ class ConditionalVectorEnv(VectorEnv[Observation, IntArray, np.ndarray[Any, Any]
         info: Info = self._final(done, steps.observation, elapsed) if done.any() else {}
         self.batch.renew(np.flatnonzero(done))
         self._mask = steps.mask.copy()
-        info |= {"action_mask": self._mask, "elapsed": elapsed}
+        info |= {"action_mask": self._mask, "elapsed": elapsed, **_queues(self.batch)}
         truncated = np.zeros(self.num_envs, np.bool_)
         return steps.observation.copy(), steps.reward.copy(), done, truncated, info
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import isfinite
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -21,14 +23,17 @@ from weft.generators import Condition, Instance, draw_instance
 from weft.learn.rendering import RENDERING, check_render_mode, render
 from weft.learn.settings import refuse_reset_options
 from weft.model.columns import BoolArray
-from weft.policies.replanning.portfolio import WINDOW, PlanOptions, make_portfolio
+from weft.policies.graph.deft import commit_choice
+from weft.policies.load import load_kind
+from weft.policies.replanning.policy import ReplanningPolicy
+from weft.policies.replanning.portfolio import WINDOW, PlanOptions, Portfolio, make_portfolio
 from weft.policies.replanning.weights import weights_of
 from weft.policies.two_stage.candidates import apply, next_decision
 from weft.policies.two_stage.decision import FEATURES, REWARDS, make_candidates
 from weft.registry import closest
-from weft.sim.kernel.commit import commit
 from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.tables import make_sim
+from weft.sim.view import Policy
 from weft.typed import typed
 
 try:
@@ -59,6 +64,9 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
         document are `weft.learn.workflow.two_stage.DOCUMENT`
     weights : of the plan in the observation, see `weft.policies.replanning.weights`; HEFT by
         default
+    policy : instead of weights, the replanning policy whose plan is in the observation: a name, the
+        path of a trained one, or an object. Its weights, options and copies count; networks that
+        choose among candidates, an incumbent and a search do not: the agent is in their place
     width : rows of the observation; of more candidates it has the first ones and the last, which is
         to wait or to hold
 
@@ -76,6 +84,7 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
         draw: Callable[[int], Instance] | None = None,
         reward: Mapping[str, float] | None = None,
         weights: Mapping[str, float] | None = None,
+        policy: str | PathLike[str] | Policy | None = None,
         width: int = 64,
         render_mode: str | None = None,
         **options: Any,
@@ -87,7 +96,10 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
         self._draw = _drawing(condition, draw, options)
         given = reward or {"promise": 1.0}
         self._reward = np.array([_weight(name, given.get(name, 0.0)) for name in REWARDS])
+        if policy is not None and weights is not None:
+            raise InvalidInput("give either weights, or a policy that has them, not both")
         self._weights = weights_of(weights or {})
+        self._planner = None if policy is None else _planner(policy)
         self.render_mode = check_render_mode(render_mode)
         self.observation_space = spaces.Dict(
             {
@@ -110,8 +122,11 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
                 f"draw returned {shown(self.case)}; it must return a weft.generators.Instance"
             )
         self.case.scenario.refuse_other_workload(self.case.workload)
-        self._sim = make_sim(self.case.workload, self.case.scenario, None, eager=True)
-        self._portfolio = make_portfolio(self.case.workload, self._sim, [self._weights], OPTIONS)
+        copies = self._planner is not None and self._planner.copies
+        self._sim = make_sim(
+            self.case.workload, self.case.scenario, None, eager=True, copies=copies
+        )
+        self._portfolio = self._plans()
         self._candidates = make_candidates(self._sim)
         if next_decision(self._sim, self._portfolio, self._candidates) != MOMENT:
             raise InvalidInput(f"'{self.case.workload.name}' has nothing to decide")
@@ -122,7 +137,7 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
         choice = self._shown[min(self._row(action), len(self._shown) - 1)]
         task, device = apply(self._candidates, choice)
         if device >= 0:
-            commit(self._sim, task, device)
+            commit_choice(self._sim, task, device)
         ended = next_decision(self._sim, self._portfolio, self._candidates) != MOMENT
         reward = float(self._candidates.reward @ self._reward)
         if ended:
@@ -136,6 +151,14 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
                 "makespan": float(job["finish"].max() - job["arrival"].min()),
             }
         return observation, reward, ended, False, info
+
+    def _plans(self) -> Portfolio:
+        """Return the plans of an episode, by the weights or by the policy."""
+        workload = self.case.workload
+        if self._planner is None:
+            return make_portfolio(workload, self._sim, [self._weights], OPTIONS)
+        self._planner.begin(workload)
+        return self._planner.portfolio(self._sim)
 
     def _row(self, action: np.int64) -> int:
         """Return the row that an action names; refuse actions outside of the action space."""
@@ -167,6 +190,21 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
         table = np.zeros((self.width, FEATURES), np.float32)
         table[: len(self._shown)] = self._candidates.feature[self._shown]
         return {"candidates": table, "kind": np.int64(state["stage"])}
+
+
+def _planner(policy: str | PathLike[str] | Policy) -> ReplanningPolicy:
+    """Return a policy that plans as the given one, and decides nothing."""
+    given = load_kind(
+        policy,
+        ReplanningPolicy,
+        "has no weights to plan with; use 'tuned-list', 'portfolio', 'dqn' or another replanning "
+        "policy (see: weft list policies)",
+    )
+    options = replace(given.options, moves=(0, 0), early_exit=False)
+    planner = ReplanningPolicy(given.name, {}, options)
+    planner.sets, planner.shrinkage_network = given.sets, given.shrinkage_network
+    planner.copies = given.copies
+    return planner
 
 
 def _weight(name: str, value: object) -> float:

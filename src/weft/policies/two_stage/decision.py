@@ -124,3 +124,19 @@ def make_candidates(sim: Sim) -> Candidates:
         predicted=np.full(jobs, np.nan),
         reward=np.zeros(len(REWARDS)),
     )
+
+
+def candidates_of(feature: Features, stage: int) -> Candidates:
+    """Return the candidates of these features, numbered by row, as networks read them."""
+    count = len(feature)
+    state = np.zeros(1, CANDIDATES_STATE)
+    state["stage"], state["count"] = stage, count
+    return Candidates(
+        state=state,
+        ready=np.zeros(0, np.int64),
+        idle=np.zeros(0, np.int64),
+        item=np.where(feature[:, OF_TASK.none] == 1.0, -1, np.arange(count)),
+        feature=feature,
+        predicted=np.zeros(0),
+        reward=np.zeros(len(REWARDS)),
+    )

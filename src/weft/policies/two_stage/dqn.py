@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from weft.errors import InvalidInput
 from weft.model import Workload
+from weft.model.columns import BoolArray
 from weft.policies.graph.deft import useful_copy
 from weft.policies.q_network import QNetwork
 from weft.policies.replanning.policy import ReplanningPolicy
@@ -14,7 +18,7 @@ from weft.policies.replanning.portfolio import PlanOptions, Portfolio, replan
 from weft.policies.replanning.weights import WeightSets
 from weft.policies.two_stage.candidates import apply, begin_moment, enumerate_candidates
 from weft.policies.two_stage.choose import greedy_choice, run_by_values
-from weft.policies.two_stage.decision import Candidates, make_candidates
+from weft.policies.two_stage.decision import FEATURES, Candidates, candidates_of, make_candidates
 from weft.sim.kernel.tables import COMMITTED, Sim
 from weft.sim.view import Decision, View
 
@@ -49,6 +53,21 @@ class TwoStageDqn(ReplanningPolicy):
     def live_by(self, sim: Sim, portfolio: Portfolio) -> int:
         """Make all decisions of a simulation in compiled code."""
         return run_by_values(sim, portfolio, make_candidates(sim), self.network, self.margin)
+
+    def act(self, observation: Mapping[str, Any], mask: BoolArray) -> int:
+        """Return the row that it takes in an observation of `weft/Workflow-v0`.
+
+        Of rows with equal values it takes the planned one, else the first.
+        """
+        table, count = np.array(observation["candidates"], np.float32), np.count_nonzero(mask)
+        if table.shape != (np.size(mask), FEATURES) or not np.all(mask[:count]) or not count:
+            raise InvalidInput(
+                f"candidates has shape {table.shape} and mask {np.shape(mask)}, {count} of it "
+                "true; give an observation of weft/Workflow-v0 with its action_mask"
+            )
+        return greedy_choice(
+            self.network, candidates_of(table[:count], int(observation["kind"])), self.margin
+        )
 
     def begin(self, workload: Workload, *, seed: int = 0) -> None:
         """Start a run without a plan."""
