@@ -47,7 +47,7 @@ def random_conditional_stream(
             seed=int(rng.integers(2**31)),
         )
         if graph.conditional:  # a thin graph may have nothing to choose
-            return stream_of(own_kinds(graph), rng, jobs=jobs, load=load)
+            return conditional_stream_of(own_kinds(graph), rng, jobs=jobs, load=load)
 
 
 def own_kinds(workflow: Workflow) -> Workflow:
@@ -56,7 +56,7 @@ def own_kinds(workflow: Workflow) -> Workflow:
     return dataclasses.replace(workflow, kinds=kinds, kind=np.arange(workflow.n, dtype=np.int64))
 
 
-def stream_of(
+def conditional_stream_of(
     workflow: Workflow, rng: np.random.Generator, *, jobs: int, load: float | None = None
 ) -> ConditionalStream:
     """Return a stream of a graph with drawn units, durations and arrivals.

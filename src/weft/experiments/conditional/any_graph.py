@@ -16,7 +16,11 @@ import numpy as np
 from weft.experiments.conditional.contenders import number
 from weft.experiments.harness import data_folder
 from weft.formats.graphs.callgraph import CallGraph, load_callgraph
-from weft.generators.conditional_streams import own_kinds, random_conditional_stream, stream_of
+from weft.generators.conditional_streams import (
+    conditional_stream_of,
+    own_kinds,
+    random_conditional_stream,
+)
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import WINDOW
@@ -95,7 +99,9 @@ class AnyGraph:
             stream = random_conditional_stream(seed, jobs=self.jobs, **size)
             return stream, [stream.draw_ticks(seed + d) for d in range(self.draws)]
         graph = load_callgraph(callgraph_files()[at])
-        stream = stream_of(own_kinds(graph.workflow), generator(seed, "call graph"), jobs=self.jobs)
+        stream = conditional_stream_of(
+            own_kinds(graph.workflow), generator(seed, "call graph"), jobs=self.jobs
+        )
         return stream, [_requests(stream, graph, seed + d) for d in range(self.draws)]
 
     def document(self) -> dict[str, Any]:

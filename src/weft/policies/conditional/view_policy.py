@@ -99,7 +99,7 @@ class RuleViewPolicy(UnitPolicy):
         problem = workload.problems[0]
         self._sim = make_sim(workload, Scenario.of(workload), None, eager=True)
         self._state = make_state(
-            _stream_of(workload, problem, self.stepwise.watched),
+            _conditional_stream(workload, problem, self.stepwise.watched),
             self._sim,
             StepOptions(idle="event", window=WINDOW),
         )
@@ -202,7 +202,7 @@ class RuleViewPolicy(UnitPolicy):
         read_outcomes(self._sim, self._state)
 
 
-def _stream_of(
+def _conditional_stream(
     workload: Workload, problem: Problem, watched: tuple[str, ...] | None
 ) -> ConditionalStream:
     """Return a stream with the workload's graph; its arrivals are not used."""
