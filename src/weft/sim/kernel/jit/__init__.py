@@ -89,7 +89,7 @@ _OPTIONS: dict[str, Any] = {
     "boundscheck": None,
     "no_cfunc_wrapper": True,
 }
-_LEAN = {**_OPTIONS, "_nrt": False}
+_NOALLOC_OPTIONS = {**_OPTIONS, "_nrt": False}
 
 
 def njit(function: F) -> F:
@@ -102,12 +102,12 @@ def njit_noalloc(function: F) -> F:
 
     Without reference counting, calls with many arrays take a tenth of the time.
     """
-    return _compiled(function, _LEAN)
+    return _compiled(function, _NOALLOC_OPTIONS)
 
 
 def njit_inline(function: F) -> F:
     """Compile as `njit_noalloc` does, into every caller: for small hot functions."""
-    return _compiled(function, {"forceinline": True, **_LEAN})
+    return _compiled(function, {"forceinline": True, **_NOALLOC_OPTIONS})
 
 
 def _compiled(function: F, options: dict[str, Any]) -> F:
