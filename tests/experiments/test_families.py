@@ -17,7 +17,7 @@ from weft.experiments.families.contenders import (
     CONTENDERS,
     REFERENCE,
     UNSWITCHED,
-    entrants,
+    contenders,
 )
 from weft.experiments.families.rollouts import RolloutPolicy, plan_all, sample_future
 from weft.experiments.families.statistics import by_condition, network_rows, ratio_rows, target_rows
@@ -144,8 +144,8 @@ def test_the_command_writes_results_and_a_page(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(runs, "clairvoyant_completion", partial(clairvoyant_completion, work=1e4))
     monkeypatch.setattr(
         runs,
-        "entrants",
-        lambda *, stream, parts: [c for c in entrants(stream=stream) if c.name in FEW],
+        "contenders",
+        lambda *, stream, parts: [c for c in contenders(stream=stream) if c.name in FEW],
     )
     out = tmp_path / "out"
     assert main(["reproduce", "families", "--quick", "--out", str(out)]) == 0

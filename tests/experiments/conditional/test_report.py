@@ -12,7 +12,7 @@ import pytest
 from weft.cli.main import main
 from weft.errors import Unsupported
 from weft.experiments.conditional import experiment as conditional
-from weft.experiments.conditional.contenders import StreamEvaluator, entrants
+from weft.experiments.conditional.contenders import StreamEvaluator, contenders
 from weft.experiments.conditional.runs import Step, StepSeeds, run_steps
 from weft.experiments.harness import Checkpoint
 from weft.formats import model_file
@@ -167,14 +167,14 @@ def test_rules_alone_are_compared_with_the_index(tmp_path, shipped, tiny):
 def test_a_network_of_another_stream_is_refused(shipped):
     save_network(learned(29), shipped / "conditional-odd")
     with pytest.raises(Unsupported, match="reads 29 numbers for 4 units"):
-        entrants(load_stream("conditional-paper"))
+        contenders(load_stream("conditional-paper"))
 
 
 def test_units_are_counted_by_tasks_and_by_batches(shipped):
     """One job A B C at a time on four units: each task runs alone, 8 ms on a CPU."""
     stream = load_stream("conditional-paper").with_jobs(2)
     evaluator = StreamEvaluator(stream)
-    fifo = entrants(stream)["unit-fifo"]
+    fifo = contenders(stream)["unit-fifo"]
     fleet = evaluator.run(fifo, "event", (np.array([0.0, 100.0]), np.zeros((2, 2), np.int64)))
     usage = evaluator.usage()
     usage.add(fleet)
@@ -189,7 +189,7 @@ def test_a_batch_counts_once_as_busy_time(shipped):
     """Five jobs at time 0: units take 1, 1 and 3 of the A's; GPU1 runs three tasks in 10 ms."""
     stream = load_stream("conditional-paper").with_jobs(5)
     evaluator = StreamEvaluator(stream)
-    fifo = entrants(stream)["unit-fifo"]
+    fifo = contenders(stream)["unit-fifo"]
     usage = evaluator.usage()
     usage.add(evaluator.run(fifo, "event", (np.zeros(5), np.zeros((5, 2), np.int64))))
     a = evaluator.kinds.index("A")

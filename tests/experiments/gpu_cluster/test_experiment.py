@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from weft.experiments.gpu_cluster import experiment as gpu_cluster
-from weft.experiments.gpu_cluster.contenders import CONTENDERS, contender, entrants
+from weft.experiments.gpu_cluster.contenders import CONTENDERS, contender, contenders
 from weft.experiments.gpu_cluster.runs import (
     FIGURES,
     FIRST_SEED,
@@ -74,7 +74,7 @@ def test_every_contender_has_one_name_and_is_registered() -> None:
 
 
 def test_points_pair_seeds_and_leave_out_who_does_not_belong() -> None:
-    made = points(FULL, [c.name for c in entrants()])
+    made = points(FULL, [c.name for c in contenders()])
     assert len({p.key for p in made}) == len(made)
     assert all("anytime" not in p.names for p in made if p.axis in {"jobs", "stream"})
     assert all("fifo-deft-apart" in p.names for p in made if p.axis == "jobs")

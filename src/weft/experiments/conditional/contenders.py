@@ -50,7 +50,7 @@ class StreamContender:
         return replace(self, name=name, options=replace(self.options, window=window))
 
 
-def entrants(stream: ConditionalStream) -> dict[str, StreamContender]:
+def contenders(stream: ConditionalStream) -> dict[str, StreamContender]:
     """Return all rules and every bundled policy for conditional streams, by name."""
     every = [_rule(name) for name in RULES if name != "index"]
     index = index_for(stream.name)

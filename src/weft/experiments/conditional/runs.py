@@ -16,7 +16,7 @@ from weft.experiments.conditional.contenders import (
     PAPER_RULES,
     StreamContender,
     StreamEvaluator,
-    entrants,
+    contenders,
     number,
 )
 from weft.experiments.harness import Checkpoint, Keyed, Progress
@@ -73,7 +73,7 @@ class RunSetup:
 
     def __init__(self, plan: ConditionalPlan) -> None:
         self.plan, self.stream = plan, load_stream("conditional-paper").with_jobs(plan.jobs)
-        self.entered, self.evaluator = entrants(self.stream), StreamEvaluator(self.stream)
+        self.entered, self.evaluator = contenders(self.stream), StreamEvaluator(self.stream)
         universal = self.entered[ANY].who if ANY in self.entered else None
         assert universal is None or isinstance(universal, PairPolicy)
         self.adaptation = Adaptation.of(self.stream, self.entered, seeds=plan.seeds.change)
@@ -232,7 +232,7 @@ class RunSetup:
 
 def _rollout_seconds(record: dict[str, Any]) -> float | None:
     """Return the processor time of all trainings from rollouts on a card, if any."""
-    training, total = record.get("lessons"), 0.0
+    training, total = record.get("rollouts", record.get("lessons")), 0.0  # older cards: "lessons"
     if training is None:
         return None
     while training is not None:

@@ -128,7 +128,7 @@ CONTENDERS = (
 )
 
 
-def entrants(*, stream: bool, parts: bool = True) -> list[FamilyContender]:
+def contenders(*, stream: bool, parts: bool = True) -> list[FamilyContender]:
     """Return the contenders of a condition, with or without parts of the search."""
     here = [c for c in CONTENDERS if (c.stream if stream else c.alone)]
     return [c for c in here if parts or c.kind != PART or c.everywhere]

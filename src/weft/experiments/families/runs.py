@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.experiments.families.clairvoyant import clairvoyant_completion, clairvoyant_makespan
-from weft.experiments.families.contenders import CHOSEN, entrants
+from weft.experiments.families.contenders import CHOSEN, contenders
 from weft.experiments.harness import Keyed, data_folder
 from weft.formats.loading import load_workflow
 from weft.generators.families.distribution import (
@@ -80,7 +80,7 @@ def run_step(step: FamilyStep) -> dict[str, Any]:
     found: dict[str, float] = {}
     spent: dict[str, float] = {}
     known: dict[str, float] = {}
-    for contender in entrants(stream=stream, parts=step.parts):
+    for contender in contenders(stream=stream, parts=step.parts):
         policy, begin = contender.policy(), time.process_time()
         trace = simulate(workload, policy, scenario=scenario)
         spent[contender.name] = (time.process_time() - begin) / workload.instances

@@ -121,12 +121,12 @@ FAIR = ("heft-replanned", "heft-observed")
 _BY_NAME = {c.name: c for c in CONTENDERS}
 
 
-def entrants(names: Sequence[str] | None = None) -> tuple[Contender, ...]:
+def contenders(names: Sequence[str] | None = None) -> tuple[Contender, ...]:
     """Return all contenders, or those with the given names.
 
     Examples
     --------
-    >>> [c.name for c in entrants(["eft", "heft"])]
+    >>> [c.name for c in contenders(["eft", "heft"])]
     ['heft', 'eft']
     """
     return tuple(c for c in CONTENDERS if names is None or c.name in names)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.experiments.gpu_cluster import report
-from weft.experiments.gpu_cluster.contenders import CONTENDERS, FAIR, Contender, entrants
+from weft.experiments.gpu_cluster.contenders import CONTENDERS, FAIR, Contender, contenders
 from weft.experiments.gpu_cluster.environment import decisions_per_second
 from weft.experiments.gpu_cluster.measurements import (
     decision_rows,
@@ -71,7 +71,7 @@ def reproduce(
     """
     watch = Stopwatch()
     plan = plan or (QUICK if quick else FULL)
-    folder, who = Path(folder), entrants(names)
+    folder, who = Path(folder), contenders(names)
     own = [c.name for c in who]
     units = points(plan, own)
     checkpoint = Checkpoint.of(folder, plan, own)
