@@ -239,7 +239,7 @@ def test_a_network_learns_from_rollouts(base, tmp_path, capsys):
         progress=rows.append,
         keep=kept.append,
     )
-    record = better.training["lessons"]
+    record = better.training["rollouts"]
     assert kept == [better]
     assert record["base"] == base
     assert record["score"] <= record["start"]
@@ -253,7 +253,7 @@ def test_a_network_learns_from_rollouts(base, tmp_path, capsys):
     )
     wide = improve(stream, policy, longer)
     assert wide.network.sizes.tolist() == [31, 72, 64, 28]
-    assert wide.training["lessons"]["start"] == pytest.approx(record["start"], rel=1e-6)
+    assert wide.training["rollouts"]["start"] == pytest.approx(record["start"], rel=1e-6)
     improve(stream, policy, dataclasses.replace(longer, rounds=1), folder=tmp_path / "kept")
     again = improve(stream, policy, longer, folder=tmp_path / "kept")
     assert (tmp_path / "kept" / "round_2.npz").exists()
@@ -265,7 +265,10 @@ def test_a_network_learns_from_rollouts(base, tmp_path, capsys):
     more = ImitationSettings(
         rounds=1, steps=300, jobs=200, futures=4, epochs=1, validation=1, base=base, ahead=3
     )
-    assert improve(stream, better, more).training["lessons"]["before"] == record
+    assert improve(stream, better, more).training["rollouts"]["before"] == record
+    older = dataclasses.replace(better, training={"lessons": record})  # the former key
+    training = improve(stream, older, more).training
+    assert (list(training), training["rollouts"]["before"]) == (["rollouts"], record)
 
     start = ["train", "rollouts", "--start", "conditional-pi44", "--out", str(tmp_path)]
     assert main(start) == 2

@@ -276,9 +276,9 @@ def _train_rollouts(args: argparse.Namespace) -> None:
             folder=args.keep,
         )
     path = save_network(better, path)
-    record = better.training["lessons"]
+    record = better.training["rollouts"]
     if args.json:
-        emit({"policy": policy.name, "stream": stream.name, "file": str(path), "lessons": record})
+        emit({"policy": policy.name, "stream": stream.name, "file": str(path), "rollouts": record})
         return
     gain = 1 - math.exp(record["score"] - record["start"])
     print(

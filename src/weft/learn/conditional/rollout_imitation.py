@@ -115,10 +115,11 @@ def improve(
             "cpu_seconds": round(collecting + learning, 1),
             "curve": [{k: round(v, 6) for k, v in row.items()} for row in curve],
         }
-        if "lessons" in policy.training:
-            record["before"] = policy.training["lessons"]
-        # Cards that ship have the key "lessons".
-        better = replace(policy, network=kept, training=policy.training | {"lessons": record})
+        training = dict(policy.training)
+        former = training.pop("lessons", None)  # the key of older cards
+        if (earlier := training.get("rollouts", former)) is not None:
+            record["before"] = earlier
+        better = replace(policy, network=kept, training=training | {"rollouts": record})
         if keep is not None:
             keep(better)
     return better
