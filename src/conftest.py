@@ -13,7 +13,7 @@ collect_ignore = [
 if find_spec("airflow") is None:
     collect_ignore.append("airflow_plugin_weft")
 
-_from_module = doctest.DocTestFinder._from_module  # noqa: SLF001
+_from_module = doctest.DocTestFinder._from_module  # noqa: SLF001  # no public way
 
 
 def _is_of_module(finder: doctest.DocTestFinder, module: object, found: object) -> bool:
@@ -22,4 +22,4 @@ def _is_of_module(finder: doctest.DocTestFinder, module: object, found: object) 
     return bool(_from_module(finder, module, plain))
 
 
-doctest.DocTestFinder._from_module = _is_of_module  # noqa: SLF001
+doctest.DocTestFinder._from_module = _is_of_module  # noqa: SLF001  # no public way

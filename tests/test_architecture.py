@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import re
 import sys
+import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,6 +67,12 @@ DOORS = {
 
 OTHER_TESTS = {"chaos", "docs", "fuzz", "lab", "support"}
 """Folders of tests that mirror no package: they test weft as a whole, or serve other tests."""
+
+SUPPRESSION = re.compile(r"noqa|type: ignore")
+REASONED = re.compile(
+    r"(?:(?:type: ignore\[[a-z, -]+\]|noqa: [A-Z]+[0-9]+(?:, [A-Z]+[0-9]+)*)  # )+(?!noqa|type:)\w"
+)
+"""Codes of what is switched off, then why: `noqa: S603  # this Python, this program`."""
 
 VAGUE = {"utils", "util", "common", "base", "manager", "helpers", "misc"}
 
@@ -142,6 +149,19 @@ def test_no_set_is_iterated(path):
 def test_files_are_nouns_of_bearable_length(path):
     assert not VAGUE & set(path.relative_to(SOURCE).with_suffix("").parts)
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 520  # about 400 is the aim
+
+
+@pytest.mark.parametrize(
+    "path", sorted(SOURCE.parent.rglob("*.py")), ids=lambda f: "/".join(f.parts[-3:])
+)
+def test_every_suppressed_finding_has_its_reason_in_the_line(path):
+    with path.open("rb") as file:
+        comments = [x for x in tokenize.tokenize(file.readline) if x.type == tokenize.COMMENT]
+    for comment in comments:
+        found = SUPPRESSION.search(comment.string)
+        if found:
+            rest = comment.string[found.start() :]
+            assert REASONED.match(rest), f"{path}:{comment.start[0]} gives no reason: {rest}"
 
 
 def test_every_part_has_a_level():

@@ -63,7 +63,7 @@ def _measured(dag: str) -> dict[str, float]:
     return {} if history is None else seconds_by_task(history, dag)
 
 
-class WeftPlugin(AirflowPlugin):  # type: ignore[misc]
+class WeftPlugin(AirflowPlugin):  # type: ignore[misc]  # of a package without types here
     """Registers the strategy and the listener."""
 
     name = "weft"

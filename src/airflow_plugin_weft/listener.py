@@ -10,8 +10,11 @@ from weft.runtime.costs.history import history_for_run
 from weft.runtime.inputs.airflow import learn_task
 
 
-@hookimpl  # type: ignore[untyped-decorator]
-def on_task_instance_success(previous_state: Any, task_instance: Any) -> None:  # noqa: ARG001
+@hookimpl  # type: ignore[untyped-decorator]  # of a package without types here
+def on_task_instance_success(
+    previous_state: Any,  # noqa: ARG001  # an argument of Airflow's hook
+    task_instance: Any,
+) -> None:
     """Add the duration of a task that succeeded; a failure to write only warns."""
     start = task_instance.start_date
     if start is None:

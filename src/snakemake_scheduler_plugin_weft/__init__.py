@@ -57,7 +57,7 @@ class SchedulerSettings(SchedulerSettingsBase):  # type: ignore[misc]  # of a pa
     )
 
 
-class Scheduler(SchedulerBase):  # type: ignore[misc]
+class Scheduler(SchedulerBase):  # type: ignore[misc]  # of a package without types
     """Selects jobs by priority, then by upward rank, if they fit."""
 
     def __post_init__(self) -> None:
@@ -80,7 +80,7 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
             return
         try:
             learn(self.folder, self.history)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001  # the workflow has ended all the same
             self.logger.warning(
                 "weft could not add to its history: %s: %s", type(error).__name__, error
             )

@@ -36,7 +36,7 @@ from weft.gymnasium_import import RegisteringFinder
 __version__ = "0.1.0"
 
 _load, _names, _public = lazy_loader.attach_stub(__name__, __file__)
-__all__ = sorted([*_public, "__version__"])  # noqa: PLE0605 (read from the stub)
+__all__ = sorted([*_public, "__version__"])  # noqa: PLE0605  # read from the stub
 
 
 if "gymnasium" in sys.modules:

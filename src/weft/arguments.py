@@ -48,7 +48,7 @@ def whole(value: object, option: str, *, least: int = 1, most: int | None = None
     weft.errors.InvalidInput: tasks is 0; it must be a whole number, 1 or more
     """
     able = hasattr(value, "__index__") and not isinstance(value, bool | type)
-    found = value.__index__() if able else None  # type: ignore[attr-defined]
+    found = value.__index__() if able else None  # type: ignore[attr-defined]  # it has the method
     if found is None or found < least or (most is not None and found > most):
         limit = "" if most is None else f", at most {most}"
         raise InvalidInput(

@@ -20,7 +20,7 @@ class Printed:
     def __init_subclass__(cls, **options: Any) -> None:
         """Give each class its own method: IPython prefers the `__repr__` of dataclasses."""
         super().__init_subclass__(**options)
-        cls._repr_pretty_ = Printed._repr_pretty_  # type: ignore[method-assign]
+        cls._repr_pretty_ = Printed._repr_pretty_  # type: ignore[method-assign]  # its own name
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Show the result as text in IPython."""

@@ -41,5 +41,5 @@ class RegisteringFinder(MetaPathFinder):
                 sys.meta_path.remove(self)
             import_module("weft.learn")
 
-        spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
+        spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]  # of one spec
         return spec

@@ -90,7 +90,7 @@ def typed(function: Callable[P, R]) -> Callable[P, R]:
 
 def typed_class(cls: type[T]) -> type[T]:
     """Make the constructor of a class a `typed` function."""
-    cls.__init__ = typed(cls.__init__)  # type: ignore[method-assign]
+    cls.__init__ = typed(cls.__init__)  # type: ignore[method-assign]  # of the same signature
     return cls
 
 
@@ -194,7 +194,8 @@ def _misfit_attribute(value: object, name: str) -> str:
     if _DESCRIPTIONS.isdisjoint(type(value).__mro__):
         return ""
     hints = _hints(type(value))
-    given = ((f, getattr(value, f.name)) for f in fields(value) if f.init)  # type: ignore[arg-type]
+    listed = fields(value)  # type: ignore[arg-type]  # those described here are dataclasses
+    given = ((f, getattr(value, f.name)) for f in listed if f.init)
     found = (_misfit(x, hints[f.name], f"{name}.{f.name}") for f, x in given if x is not f.default)
     return next(filter(None, found), "")
 

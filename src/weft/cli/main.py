@@ -152,7 +152,8 @@ def _verb_parser(verb: str) -> Parser:
 
 def _innermost(parser: argparse.ArgumentParser, rest: Sequence[str]) -> argparse.ArgumentParser:
     """Return the parser of the subcommand that was given, or the parser itself."""
-    for action in parser._subparsers._group_actions if parser._subparsers else ():  # noqa: SLF001
+    group = parser._subparsers  # noqa: SLF001  # argparse lists them nowhere else
+    for action in group._group_actions if group else ():  # noqa: SLF001  # the same
         for word in rest:
             if isinstance(action.choices, dict) and word in action.choices:
                 found: argparse.ArgumentParser = action.choices[word]
@@ -166,7 +167,7 @@ def _refuse(argument: str, parser: argparse.ArgumentParser) -> NoReturn:
         raise InvalidInput(f"unexpected argument '{argument}'; see: {parser.prog} --help")
     options = [
         option
-        for action in parser._actions  # noqa: SLF001
+        for action in parser._actions  # noqa: SLF001  # argparse lists them nowhere else
         for option in action.option_strings
         if option.startswith("--")
     ]

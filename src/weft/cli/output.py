@@ -138,7 +138,8 @@ def open_closed() -> None:
             if opened != number:
                 os.dup2(opened, number)
                 os.close(opened)
-            setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
+            null = open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  # stays open
+            setattr(sys, name, null)
 
 
 @contextlib.contextmanager

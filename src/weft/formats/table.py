@@ -144,7 +144,7 @@ class Format:
     suffixes: tuple[str, ...]
     holds: tuple[type, ...]
     summary: str
-    recognise: Callable[[File], bool] = lambda file: False  # noqa: ARG005
+    recognise: Callable[[File], bool] = lambda file: False  # noqa: ARG005  # recognises none
     read: Callable[[File], object] | None = None
     write: Callable[[Any, Problem | None], bytes] | None = None
     machines: Callable[[File, Workflow], Cluster | None] = lambda *_: None

@@ -65,7 +65,8 @@ def register_sketch(
 
         _, *own = inspect.signature(draw).parameters.values()
         *more, _ = inspect.signature(make, follow_wrapped=False).parameters.values()
-        make.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
+        shown = inspect.Signature([*own, *more])
+        make.__signature__ = shown  # type: ignore[attr-defined]  # functions have attributes
         return register_generator(name, size=size, estimate=estimate)(make)
 
     return enter
@@ -85,7 +86,8 @@ def extends(
         named = {p.name for p in own}
         more = (p for p in inspect.signature(base).parameters.values() if p.name not in named)
         changed = (p.replace(default=defaults.get(p.name, p.default)) for p in more)
-        make.__signature__ = inspect.Signature([*own, *changed])  # type: ignore[attr-defined]
+        shown = inspect.Signature([*own, *changed])
+        make.__signature__ = shown  # type: ignore[attr-defined]  # functions have attributes
         return make
 
     return extend

@@ -248,7 +248,7 @@ def _update(
     if s.imitate > 0.0:
         loss = loss + s.imitate * (weight * _lead_loss(online, memory, places, s.lead)).mean()
     optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
     nn.utils.clip_grad_norm_(online.parameters(), 1.0)
     optimizer.step()
     memory.set_errors(places, (value - goal).detach().numpy().astype(np.float64))

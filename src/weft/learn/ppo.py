@@ -308,7 +308,7 @@ class _Returns:
 
 def train(
     env: VectorEnv,
-    settings: PpoSettings = PpoSettings(),  # noqa: B008  frozen
+    settings: PpoSettings = PpoSettings(),  # noqa: B008  # frozen
     *,
     seed: int = 0,
     evaluate: Callable[[dict[str, Numbers]], float] | None = None,

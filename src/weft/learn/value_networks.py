@@ -74,7 +74,7 @@ def fit_network(
         for rows in torch.randperm(samples).chunk(batches):
             loss = loss_of(rows)
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
             optimizer.step()
             schedule.step()
             total += loss.item() * len(rows)

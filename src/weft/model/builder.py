@@ -172,7 +172,7 @@ class WorkflowBuilder:
 def plain_number(value: object, dimension: str, what: str) -> float:
     """Return a number, or the number that a text holds."""
     try:
-        return float(value)  # type: ignore[arg-type]
+        return float(value)  # type: ignore[arg-type]  # what it refuses is caught
     except (TypeError, ValueError):
         raise InvalidInput(f"{what} is {value!r}; it must be a number ({dimension})") from None
 
@@ -324,14 +324,15 @@ def _check_columns(columns: Mapping[str, object]) -> list[str]:
 def _empty(cell: object) -> bool:
     if cell is None or type(cell).__name__ == "NAType":  # of pandas: it cannot be compared
         return True
-    return bool(cell == "" or cell != cell)  # NaN  # noqa: PLR0124
+    return bool(cell == "" or cell != cell)  # noqa: PLR0124  # NaN
 
 
 def _text(cell: object) -> str:
     if _empty(cell):
         return ""
-    whole = isinstance(cell, float) and cell.is_integer()  # empty cells make a column float
-    return str(int(cell) if whole else cell).strip()  # type: ignore[call-overload]
+    if isinstance(cell, float) and cell.is_integer():  # empty cells make a column float
+        return str(int(cell))
+    return str(cell).strip()
 
 
 def _parts(cell: object) -> list[str]:

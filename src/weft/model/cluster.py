@@ -70,21 +70,21 @@ class Cluster:
 
     speed: FloatArray
     bandwidth: FloatArray = np.inf  # type: ignore[assignment]  # a scalar fills the matrix
-    latency: FloatArray = 0.0  # type: ignore[assignment]
+    latency: FloatArray = 0.0  # type: ignore[assignment]  # a scalar fills the matrix
     names: tuple[str, ...] = None  # type: ignore[assignment]  # made up where not given
     kinds: tuple[str, ...] = None  # type: ignore[assignment]  # made up where not given
     nodes: tuple[str, ...] = None  # type: ignore[assignment]  # made up where not given
     throughput: Mapping[str, FloatArray] = field(default_factory=dict)
-    memory: FloatArray = np.inf  # type: ignore[assignment]
-    cores: IntArray = 1  # type: ignore[assignment]
-    batch: IntArray = 1  # type: ignore[assignment]
+    memory: FloatArray = np.inf  # type: ignore[assignment]  # a scalar fills the column
+    cores: IntArray = 1  # type: ignore[assignment]  # a scalar fills the column
+    batch: IntArray = 1  # type: ignore[assignment]  # a scalar fills the column
     batch_curve: Mapping[str, FloatArray] = field(default_factory=dict)
     setup: Mapping[str, FloatArray] = field(default_factory=dict)
-    cache: FloatArray = np.inf  # type: ignore[assignment]
-    switch: FloatArray = 0.0  # type: ignore[assignment]
-    power: FloatArray = 0.0  # type: ignore[assignment]
-    idle_power: FloatArray = 0.0  # type: ignore[assignment]
-    price: FloatArray = 0.0  # type: ignore[assignment]
+    cache: FloatArray = np.inf  # type: ignore[assignment]  # a scalar fills the column
+    switch: FloatArray = 0.0  # type: ignore[assignment]  # a scalar fills the column
+    power: FloatArray = 0.0  # type: ignore[assignment]  # a scalar fills the column
+    idle_power: FloatArray = 0.0  # type: ignore[assignment]  # a scalar fills the column
+    price: FloatArray = 0.0  # type: ignore[assignment]  # a scalar fills the column
     capacity: Mapping[str, FloatArray] = field(default_factory=dict)
     network: Topology | None = None
     name: str = "cluster"

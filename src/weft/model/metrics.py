@@ -363,7 +363,8 @@ def _mean_slr(trace: Trace, active: BoolArray) -> float:
     workload, share = trace.workload, []
     for problem, first, jobs in templates(workload):
         ended = trace.completed[jobs]
-        w, first, jobs = problem.workflow, first[ended], jobs[ended]  # noqa: PLW2901
+        w = problem.workflow
+        first, jobs = first[ended], jobs[ended]  # noqa: PLW2901  # the ended jobs alone
         outcomes = trace.scenario.outcome[
             workload.first_choice[jobs][:, None] + np.arange(len(w.choices))
         ]

@@ -120,8 +120,8 @@ class Workflow:
     data: FloatArray
     kind: IntArray = 0  # type: ignore[assignment]  # a scalar fills the column
     kinds: tuple[str, ...] = ("task",)
-    memory: FloatArray = 0.0  # type: ignore[assignment]
-    cores: IntArray = 1  # type: ignore[assignment]
+    memory: FloatArray = 0.0  # type: ignore[assignment]  # a scalar fills the column
+    cores: IntArray = 1  # type: ignore[assignment]  # a scalar fills the column
     needs: Mapping[str, FloatArray] = field(default_factory=dict)
     durations: Mapping[str, FloatArray] = field(default_factory=dict)
     variants: Mapping[str, Sequence[Variant]] = field(default_factory=dict)

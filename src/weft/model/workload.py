@@ -155,7 +155,7 @@ class Workload:
     @cached_property
     def _first_instances(self) -> list[int]:
         """`first_instance` as a list: `task_of` is called several times per decision."""
-        return self.first_instance.tolist()  # type: ignore[no-any-return]
+        return self.first_instance.tolist()  # type: ignore[no-any-return]  # of whole numbers
 
     @cached_property
     def first_choice(self) -> IntArray:

@@ -274,7 +274,7 @@ def _times(deadlines: ArrayLike) -> list[float]:
     found = _row(deadlines, "deadlines")
     if (bad := np.flatnonzero(np.isnan(found))).size:
         raise InvalidInput(f"the deadline of job {bad[0]} is nan; it must be a time, or inf: none")
-    return found.tolist()  # type: ignore[no-any-return]
+    return found.tolist()  # type: ignore[no-any-return]  # a list of numbers
 
 
 def _above_minus_one(priorities: ArrayLike) -> list[float]:

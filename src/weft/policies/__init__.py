@@ -16,18 +16,18 @@
 - `bundled`: every trained model that ships with weft
 """
 
-from weft.policies import rules as _rules  # noqa: F401 (registers)
-from weft.policies import service_levels as _service_levels  # noqa: F401 (registers)
-from weft.policies.conditional import table as _conditional  # noqa: F401 (registers)
-from weft.policies.graph import deft as _deft  # noqa: F401 (registers)
-from weft.policies.graph import policy as _graph  # noqa: F401 (registers)
-from weft.policies.hybrid import policy as _hybrid  # noqa: F401 (registers)
+from weft.policies import rules as _rules  # noqa: F401  # registers
+from weft.policies import service_levels as _service_levels  # noqa: F401  # registers
+from weft.policies.conditional import table as _conditional  # noqa: F401  # registers
+from weft.policies.graph import deft as _deft  # noqa: F401  # registers
+from weft.policies.graph import policy as _graph  # noqa: F401  # registers
+from weft.policies.hybrid import policy as _hybrid  # noqa: F401  # registers
 from weft.policies.policy import POLICIES
-from weft.policies.replanning import policy as _replanning  # noqa: F401 (registers)
-from weft.policies.replanning import static_heft as _static_heft  # noqa: F401 (registers)
-from weft.policies.replanning import trained as _trained  # noqa: F401 (registers)
+from weft.policies.replanning import policy as _replanning  # noqa: F401  # registers
+from weft.policies.replanning import static_heft as _static_heft  # noqa: F401  # registers
+from weft.policies.replanning import trained as _trained  # noqa: F401  # registers
 from weft.policies.rules import RulePolicy
-from weft.policies.search import policy as _search  # noqa: F401 (registers)
+from weft.policies.search import policy as _search  # noqa: F401  # registers
 from weft.policies.simulate import simulate
 from weft.sim.view import Block, Decision, Policy, View
 

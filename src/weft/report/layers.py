@@ -140,7 +140,7 @@ def _swept(layers: list[list[int]], neighbours: list[list[int]], *, down: bool) 
     position = {v: float(i) for layer in made for i, v in enumerate(layer)}
     for k in range(len(made)) if down else reversed(range(len(made))):
         mean = {v: _mean([position[u] for u in neighbours[v]], position[v]) for v in made[k]}
-        made[k].sort(key=lambda v, mean=mean: (mean[v], position[v]))  # type: ignore[misc]
+        made[k] = [v for _, _, v in sorted((mean[v], position[v], v) for v in made[k])]
         position |= {v: float(i) for i, v in enumerate(made[k])}
     return made
 

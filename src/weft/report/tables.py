@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class Column:
             return "yes" if value else "no"
         if not _is_number(value):
             return str(value)
-        number = float(value)  # type: ignore[arg-type]
+        number = float(value)
         if np.isnan(number):
             return MISSING
         if self.unit == "%":
@@ -94,7 +94,7 @@ class Column:
         return scale, places, unit
 
     def _aligned(self, value: object, scale: float, places: int, unit: str) -> str:
-        number = float(value) if _is_number(value) else np.nan  # type: ignore[arg-type]
+        number = float(value) if _is_number(value) else np.nan
         shown = abs(number) * scale
         if not np.isfinite(number) or (shown and shown < 0.5 * 10.0**-places):
             return self.text(value)
@@ -212,7 +212,7 @@ def _table(rows: Iterable[Row], columns: Columns | None, sort: str | None) -> _T
 def _order(value: object) -> tuple[int, float, str]:
     """Return the place of a value: numbers, then texts, then those that are missing."""
     if _is_number(value):
-        number = float(value)  # type: ignore[arg-type]
+        number = float(value)
         return (2, 0.0, "") if np.isnan(number) else (0, number, "")
     return (2, 0.0, "") if value is None else (1, 0.0, str(value))
 
@@ -224,7 +224,7 @@ def _marked_rows(column: Column, rows: Sequence[Row], values: list[object]) -> l
 
 
 def _best_rows(values: list[object], best: Best) -> list[int]:
-    numbers = [float(v) if _is_number(v) else np.nan for v in values]  # type: ignore[arg-type]
+    numbers = [float(v) if _is_number(v) else np.nan for v in values]
     known = [v for v in numbers if not np.isnan(v)]
     if len(known) < 2:
         return []
@@ -243,7 +243,7 @@ def _numeric(values: list[object]) -> bool:
     )
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 

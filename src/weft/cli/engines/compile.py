@@ -74,7 +74,7 @@ def _compile_into(folder: Path, names: list[str]) -> tuple[int, str]:
     make_empty(folder)
     environment = {**os.environ, **level_environment(folder.resolve())}
     command = [sys.executable, "-m", "weft", "compile", *names]
-    made = subprocess.run(  # noqa: S603
+    made = subprocess.run(  # noqa: S603  # this Python, this program
         command, env=environment, check=False, stdout=subprocess.DEVNULL
     )
     if made.returncode:

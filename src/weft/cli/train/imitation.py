@@ -28,13 +28,11 @@ def _train_deepsched(args: argparse.Namespace) -> None:
     for seed in range(args.seed, args.seed + args.seeds):
         with Bar("deepsched", seed, args.batches, unit=" batches") as bar:
             settings = training.DeepSchedSettings(batches=args.batches)
-            runs.append(
-                training.train(
-                    settings,
-                    seed=seed,
-                    progress=lambda t, bar=bar: bar.show(t.batches, t.score),  # type: ignore[misc]
-                )
-            )
+
+            def show(so_far: training.DeepSchedProgress, bar: Bar = bar) -> None:
+                bar.show(so_far.batches, so_far.score)
+
+            runs.append(training.train(settings, seed=seed, progress=show))
         best = min(runs, key=lambda run: (math.isnan(run.score), run.score))
         record = best.record() | {"seeds": [run.seed for run in runs]}
         path = save_network(best.best, args.out / "deepsched", record)

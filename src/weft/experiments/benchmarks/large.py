@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from weft.rng import generator
 
 def layered(
     n: int, p: int, *, seed: int = 0, degree: int = 3, dense: bool = False
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Return arguments of `Problem.from_arrays` for a layered graph.
 
     There is one source and one sink. Layers have sqrt(n) tasks with up to `degree` parents each.
@@ -48,7 +49,7 @@ def layered(
     target = np.append(np.repeat(inner, degree), np.full(len(childless), n - 1))
     key = np.sort(source * n + target)
     edges = np.stack(np.divmod(key[np.append(True, np.diff(key) > 0)], n), axis=1)
-    arrays: dict[str, object] = {
+    arrays: dict[str, Any] = {
         "edges": edges,
         "data": rng.uniform(1.0, 10.0, len(edges)),
         "bandwidth": 2.0,
@@ -67,11 +68,11 @@ def measure(n: int, p: int, *, checked: bool = False) -> dict[str, float]:
     # Compile, or read from the cache, before the measurement; large plans on many devices have
     # kernels of their own.
     for tasks, devices in ((50, 2), (LARGE, MANY)):
-        plan(Problem.from_arrays(**layered(tasks, devices)), "heft")  # type: ignore[arg-type]
+        plan(Problem.from_arrays(**layered(tasks, devices)), "heft")
     before = peak_memory()
     arrays = layered(n, p)
     begin = time.process_time()
-    problem = Problem.from_arrays(**arrays)  # type: ignore[arg-type]
+    problem = Problem.from_arrays(**arrays)
     built = time.process_time()
     schedule = plan(problem, "heft").schedule
     done = time.process_time()

@@ -114,7 +114,7 @@ def measure(case: Case, planner: str) -> dict[str, Any]:
     """Plan a case; return wall-clock and processor seconds, peak memory, makespan."""
     options = {"parts": case.parts} if case.parts and planner == "partitioned" else {}
     for tasks, devices in ((300, 4), (LARGE, MANY)):  # compile, or read from the cache
-        small = Problem.from_arrays(**layered(tasks, devices))  # type: ignore[arg-type]
+        small = Problem.from_arrays(**layered(tasks, devices))
         plan(small, planner, **options)
     problem, times = problem_of(case), []
     for _ in range(1 if case.tasks > MANY_TASKS else REPEATS):
@@ -192,7 +192,9 @@ def table(pairs: list[list[dict[str, Any]]]) -> dict[str, Any]:
 def _child(case: Case, planner: str) -> dict[str, Any]:
     words = [case.graph, str(case.tasks), str(case.devices), str(case.ccr), str(case.parts)]
     command = [sys.executable, "-m", "weft.experiments.benchmarks.parts", *words, planner]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    done = subprocess.run(  # noqa: S603  # this Python, this program
+        command, capture_output=True, text=True, check=True
+    )
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -203,7 +205,7 @@ def results(line: BenchMeasure) -> dict[str, Any]:
         "measured_with": "python -m weft.experiments.benchmarks.parts",
         "provenance": provenance(),
         **document([line]),
-        "tables": {"compared": table(line.figures["pairs"])},  # type: ignore[arg-type]
+        "tables": {"compared": table(line.figures["pairs"])},
     }
 
 

@@ -81,7 +81,7 @@ def planning(sizes: Sequence[int], p: int = DEVICES) -> BenchMeasure:
 
 def replanning(n: int, p: int) -> BenchMeasure:
     """Answer changes of a plan and compare them with planning again."""
-    problem = Problem.from_arrays(**layered(n, p))  # type: ignore[arg-type]
+    problem = Problem.from_arrays(**layered(n, p))
     made = plan(problem, "heft")
     begin = time.process_time()
     prepare(made)
@@ -180,7 +180,7 @@ def results(lines: list[BenchMeasure]) -> dict[str, object]:
         ]
         for line in lines
         if isinstance(line.figures.get("answers"), list)
-        for a in line.figures["answers"]  # type: ignore[attr-defined]
+        for a in line.figures["answers"]
     ]
     return {
         "measured_with": "weft bench --large --out docs/results/scale.json",
@@ -210,6 +210,8 @@ def results(lines: list[BenchMeasure]) -> dict[str, object]:
 
 def _child(n: int, p: int) -> dict[str, float]:
     command = [sys.executable, "-m", "weft.experiments.benchmarks.large", str(n), str(p), "checked"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    done = subprocess.run(  # noqa: S603  # this Python, this program
+        command, capture_output=True, text=True, check=True
+    )
     found: dict[str, float] = json.loads(done.stdout)
     return found

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,7 @@ class BenchMeasure:
     result: str
     goal: str = ""
     peer: str = ""
-    figures: dict[str, object] = field(default_factory=dict)
+    figures: dict[str, Any] = field(default_factory=dict)
 
 
 def measures(*, quick: bool = False) -> Iterator[BenchMeasure]:
@@ -79,7 +80,7 @@ def against_peer(n: int = 1000, p: int = 8) -> BenchMeasure:
     The peer's averages include a device's free transfers to itself; so do those of
     `heft-saga-mean`, so the makespans are comparable.
     """
-    problem = Problem.from_arrays(**layered(n, p))  # type: ignore[arg-type]
+    problem = Problem.from_arrays(**layered(n, p))
     ours = plan(problem, "heft-saga-mean").makespan
     spent = _median_call(lambda: plan(problem, "heft-saga-mean"), 101)
     figures: dict[str, object] = {"tasks": n, "devices": p, "seconds": spent, "makespan": ours}
@@ -115,8 +116,8 @@ def small_problem(n: int = 10_000, p: int = 32) -> BenchMeasure:
     )
 
 
-def _build_and_plan(arrays: dict[str, object]) -> None:
-    plan(Problem.from_arrays(**arrays), "heft")  # type: ignore[arg-type]
+def _build_and_plan(arrays: dict[str, Any]) -> None:
+    plan(Problem.from_arrays(**arrays), "heft")
 
 
 def large_problem(n: int, p: int, goal: str) -> BenchMeasure:
@@ -133,7 +134,7 @@ def growth(most: int, p: int = 8) -> BenchMeasure:
     sizes = [n for n in (100, 1000, 10_000, 100_000, 1_000_000) if n <= most]
     spent = []
     for n in sizes:
-        problem = Problem.from_arrays(**layered(n, p))  # type: ignore[arg-type]
+        problem = Problem.from_arrays(**layered(n, p))
         problem.arrays  # noqa: B018  # computed once per problem
         spent.append(_median_call(partial(plan, problem, "heft"), 11 if n < 100_000 else 3))
     # Below 1,000 tasks the fixed cost of a call flattens the curve.
@@ -156,7 +157,7 @@ def rules(jobs: int = 2000, tasks: int = 100, p: int = 16) -> BenchMeasure:
     from weft.sim.kernel.rules import run_to_end
     from weft.sim.kernel.tables import make_sim
 
-    problem = Problem.from_arrays(**layered(tasks, p))  # type: ignore[arg-type]
+    problem = Problem.from_arrays(**layered(tasks, p))
     busy = float(problem.work.sum() * problem.mean_pace[0]) / p
     workload = Workload.of(problem, arrival=np.arange(jobs) * busy * 1.25)
     kernel, whole = {}, {}

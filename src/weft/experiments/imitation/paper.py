@@ -157,7 +157,7 @@ def train_paper(
         columns = [torch.as_tensor(np.stack(column)) for column in zip(*chosen, strict=True)]
         loss = paper_loss(net, *columns)
         optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         optimiser.step()
         losses.append(loss.item())
         spent = time.process_time() - begin

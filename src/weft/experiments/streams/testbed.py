@@ -65,9 +65,10 @@ class Testbed:
         """Machines, arrivals and published results."""
         path = self.folder / "reference.json"
         try:
-            return json.loads(path.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InvalidInput(f"{path}: cannot be read: {error}") from None
+        return found
 
     @cached_property
     def workflows(self) -> list[Workflow]:

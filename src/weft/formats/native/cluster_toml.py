@@ -168,7 +168,7 @@ def _devices(record: Record) -> Iterator[Device]:
                 throughput=throughput,
                 batch_curve=read_batch_curve(r),
                 **read_setup(r),
-                **given,  # type: ignore[arg-type]
+                **given,  # type: ignore[arg-type]  # fields by name
             )
 
 

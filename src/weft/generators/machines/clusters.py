@@ -166,7 +166,7 @@ def random_cluster(
         bandwidth=number(bandwidth, "bandwidth", above=True)
         * within
         * (upper + upper.T + np.eye(devices)),
-        latency=number(latency, "latency"),  # type: ignore[arg-type]
+        latency=number(latency, "latency"),  # type: ignore[arg-type]  # a scalar fills the matrix
     )
 
 

@@ -141,7 +141,7 @@ class ConditionalVectorEnv(VectorEnv[Observation, IntArray, np.ndarray[Any, Any]
     ``info["final_info"]["jct"]`` has the mean completion times of the episodes that ended.
     """
 
-    metadata: dict[str, Any] = {  # noqa: RUF012 (declared so by Gymnasium)
+    metadata: dict[str, Any] = {  # noqa: RUF012  # declared so by Gymnasium
         "render_modes": [],
         "autoreset_mode": AutoresetMode.SAME_STEP,
     }

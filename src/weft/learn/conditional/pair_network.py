@@ -277,7 +277,7 @@ def tune_pairs(
         base = 1_000_000 + (s.seed * s.generations + generation) * s.streams
         seeds = range(base, base + s.streams)
         training = PairEvaluator(seeds, s.jobs, norm=s.norm, goal=s.goal, stream=stream)
-        cma.improve(lambda c: training.score(policy_of(c, s.hidden)))  # noqa: B023  called at once
+        cma.improve(lambda c: training.score(policy_of(c, s.hidden)))  # noqa: B023  # at once
         late = time.process_time() >= end
         if generation % s.every == 0 or generation == s.generations or late:
             value = validation.score(policy_of(cma.mean, s.hidden))

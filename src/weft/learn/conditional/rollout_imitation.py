@@ -206,7 +206,7 @@ class _RolloutLearner:
                 chosen = torch.softmax(log_prob.masked_fill(cost[rows].isnan(), FORBIDDEN), -1)
                 loss = (chosen * cost[rows].nan_to_num()).sum(-1).mean()
                 optimiser.zero_grad(set_to_none=True)
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
                 optimiser.step()
                 total += float(loss.detach())
             yield total / batches

@@ -164,7 +164,7 @@ def _improve(
             - s.entropy * entropy * spread.mean()
         )
     adam.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
     nn.utils.clip_grad_norm_(module.parameters(), s.clip)
     adam.step()
 

@@ -187,7 +187,7 @@ def tune_weights(
     )
     for generation in range(1, search.generations + 1):
         trial = WeightTrial(draw(search.seed * 100_000 + generation, search.alone, search.streams))
-        evolution.improve(lambda x: trial.score(expand(x)))  # noqa: B023  called at once
+        evolution.improve(lambda x: trial.score(expand(x)))  # noqa: B023  # called at once
         found.seconds = time.process_time() - began
         last = generation == search.generations or found.seconds > search.seconds
         if generation % search.every == 0 or last:

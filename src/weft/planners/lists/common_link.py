@@ -346,7 +346,7 @@ def _any_long_enough(
 
 @njit_inline
 def _long_enough(longest: FloatArray, first: int, last: int, seconds: float, i: int) -> bool:
-    for k in range(first, last + 1):  # noqa: SIM110
+    for k in range(first, last + 1):  # noqa: SIM110  # a generator expression does not compile
         if seconds <= longest[k, i]:
             return True
     return False

@@ -275,4 +275,4 @@ def warm_up(names: tuple[str, ...], *, duplicate: bool, contended: bool = False)
     problem = Problem.bind(workflow, Cluster.of(devices, links, capacity=capacity))
     rank_order(problem, tasks.astype(float))  # ranks that put children first, as ties may
     planner = Anytime(iterations=8, threads=1, duplicate=duplicate)
-    planner._search(problem, MAKESPAN, Clock(None), 0, names)  # noqa: SLF001
+    planner._search(problem, MAKESPAN, Clock(None), 0, names)  # noqa: SLF001  # of this module

@@ -153,7 +153,7 @@ def refuse_invalid(made: Plan) -> None:
 def read_changes(changes: Change | str | Sequence[Change | str]) -> tuple[Change, ...]:
     """Return a tuple of changes from one or several, as values or texts."""
     several = isinstance(changes, Sequence) and not isinstance(changes, str)
-    listed: Sequence[Any] = changes if several else [changes]  # type: ignore[assignment]
+    listed: Any = changes if several else [changes]
     if not listed:
         raise InvalidInput("no change is given; give at least one change, such as 'add 1xA100'")
     for change in listed:

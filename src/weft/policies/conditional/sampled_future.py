@@ -313,7 +313,7 @@ def sample_future(sim: Sim, sampler: FutureSampler, jobs: int, ahead: int) -> No
                 real += 1
         for c in range(choices):
             status = here.inst[here.job[i].first + sampler.chooser[c]].status
-            made = status == DONE or status == SKIPPED  # noqa: PLR1714 (a set would allocate)
+            made = status == DONE or status == SKIPPED  # noqa: PLR1714  # a set would allocate
             if i < live and made:
                 here.outcome[here.job[i].choice + c] = sim.outcome[sim.job[real].choice + c]
             else:

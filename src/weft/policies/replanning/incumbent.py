@@ -189,7 +189,7 @@ def _is_child(sim: Sim, i: int, other: int) -> bool:
     if sim.inst[i].job != sim.inst[other].job:
         return False
     g, h = task_of(sim, i), task_of(sim, other)
-    for e in range(sim.task[g].succ, sim.task[g + 1].succ):  # noqa: SIM110 (does not compile)
+    for e in range(sim.task[g].succ, sim.task[g + 1].succ):  # noqa: SIM110  # does not compile
         if sim.edge[e].target == h:
             return True
     return False

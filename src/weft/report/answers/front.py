@@ -41,10 +41,10 @@ def save_front(found: Sizing, path: str | Path) -> Path:
 
 
 def _rows(found: Sizing) -> list[dict[str, Any]]:
-    rows = found.as_dict()["front"]
+    rows: list[dict[str, Any]] = found.as_dict()["front"]
     for row, rental in zip(rows, found.front, strict=True):
         row["chosen"] = "<--" if rental is found.best else ""
-    return rows  # type: ignore[no-any-return]
+    return rows
 
 
 def _draw(found: Sizing, axes: Any) -> None:

@@ -130,7 +130,7 @@ def _by_torch() -> Iterator[FoundDevice]:
                 facts = module.get_device_properties(index)
             model, memory = str(getattr(facts, "name", kind)), getattr(facts, "total_memory", inf)
             yield FoundDevice(f"{kind}{index}", model, model, float(memory), index=index)
-    except Exception:  # noqa: BLE001
+    except Exception:  # noqa: BLE001  # no driver or a broken installation
         return
 
 
@@ -138,7 +138,7 @@ def _optional(name: str) -> Any:
     """Import a module; None if it is missing or broken."""
     try:
         return import_module(name) if find_spec(name) is not None else None
-    except Exception:  # noqa: BLE001
+    except Exception:  # noqa: BLE001  # no driver or a broken installation
         return None
 
 

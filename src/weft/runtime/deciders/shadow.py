@@ -122,6 +122,6 @@ class ShadowedDecider:
                 if same and other
                 else float("nan")
             )
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001  # the shadow must not affect the run
             return error, float("nan")
         return other, gain

@@ -140,7 +140,7 @@ class Driver:
                 and all(type(event) is Started for event in events)
             ):
                 for event in events:  # a start needs no decision
-                    self._started(event)  # type: ignore[arg-type]
+                    self._started(event)  # type: ignore[arg-type]  # the type is checked above
             else:
                 self._moment(events)
         for observer in self.observers:

@@ -68,7 +68,10 @@ def _backend_class() -> type:  # noqa: C901  # a class of short methods
     from joblib._parallel_backends import AutoBatchingMixin
     from joblib.parallel import ParallelBackendBase
 
-    class WeftBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
+    class WeftBackend(
+        AutoBatchingMixin,  # type: ignore[misc]  # joblib is not typed
+        ParallelBackendBase,  # type: ignore[misc]  # the same
+    ):
         """Batches of joblib as calls of a `weft.Executor`."""
 
         supports_retrieve_callback = True

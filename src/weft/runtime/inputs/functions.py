@@ -116,7 +116,8 @@ def application_of(what: Any, functions: Functions | None = None) -> Application
     collections = list(what) if isinstance(what, list | tuple) else [what]
     if collections and all(hasattr(type(x), "__dask_graph__") for x in collections):
         dask_graph = import_module("weft.runtime.inputs.dask_graph")
-        return dask_graph.from_collections(collections)  # type: ignore[no-any-return]
+        made: Application = dask_graph.from_collections(collections)
+        return made
     if hasattr(what, "nodes") and hasattr(what, "edges"):
         return from_networkx(what)
     if isinstance(what, Task):

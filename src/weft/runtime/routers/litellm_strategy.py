@@ -30,7 +30,10 @@ MOST = 10_000
 """Requests without an answer that are kept."""
 
 
-class CompletionStrategy(CustomRoutingStrategyBase, CustomLogger):  # type: ignore[misc]
+class CompletionStrategy(
+    CustomRoutingStrategyBase,  # type: ignore[misc]  # LiteLLM is not typed
+    CustomLogger,  # type: ignore[misc]  # the same
+):
     """Choice among the healthy deployments of a model by predicted completion."""
 
     def __init__(self, router: Router) -> None:

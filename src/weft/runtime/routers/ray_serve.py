@@ -39,7 +39,7 @@ class CompletionRouter(FIFOMixin, LocalityMixin, MultiplexMixin, RequestRouter):
     """Router of each request to the replica that is expected to answer it first."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]
+        super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]  # Ray is not typed
         self._times = OnlineTimes()
         self._unnamed: dict[ReplicaID, deque[SentRequest]] = defaultdict(deque)
         """Requests that a replica has not accepted yet, in the order of sending."""
@@ -50,7 +50,7 @@ class CompletionRouter(FIFOMixin, LocalityMixin, MultiplexMixin, RequestRouter):
 
     def initialize_state(self, size: str = "", **kwargs: Any) -> None:
         """Take the options of the deployment."""
-        super().initialize_state(**kwargs)  # type: ignore[no-untyped-call]
+        super().initialize_state(**kwargs)  # type: ignore[no-untyped-call]  # Ray is not typed
         self._size = function_of(size) if size else None
 
     async def choose_replicas(

@@ -27,7 +27,9 @@ class BoundedConnection(HttpToolsProtocol):
     """Bytes of a head that has begun; -1: none has."""
     _deadline: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(  # type: ignore[override]  # TCP alone
+        self, transport: asyncio.Transport
+    ) -> None:
         """Expect the first head."""
         super().connection_made(transport)
         self._expect_head()

@@ -39,7 +39,7 @@ def is_idle(sim: Sim, d: int) -> bool:
 @njit_inline
 def any_idle(sim: Sim) -> bool:
     """Return whether a device could start a task now."""
-    for d in range(len(sim.device)):  # noqa: SIM110 (a generator expression does not compile)
+    for d in range(len(sim.device)):  # noqa: SIM110  # a generator expression does not compile
         if is_idle(sim, d):
             return True
     return False

@@ -48,7 +48,7 @@ def draw(random: np.ndarray) -> int:
 def below(random: np.ndarray, n: int) -> int:
     """Draw a whole number from 0 to n - 1."""
     product = (draw(random) >> np.uint64(32)) * np.uint64(n)
-    return np.int64(product >> np.uint64(32))  # type: ignore[return-value]
+    return np.int64(product >> np.uint64(32))  # type: ignore[return-value]  # an int to numba
 
 
 @njit_noalloc

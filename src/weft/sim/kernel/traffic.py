@@ -145,7 +145,7 @@ def _share(sim: Sim) -> None:
 
 @njit_inline
 def _uses(sim: Sim, f: int, link: int) -> bool:
-    for h in range(sim.route.shape[1]):  # noqa: SIM110 (a generator expression does not compile)
+    for h in range(sim.route.shape[1]):  # noqa: SIM110  # a generator expression does not compile
         if sim.route[sim.flow[f].route, h] == link:
             return True
     return False

@@ -100,7 +100,7 @@ def draw_cluster(seed: int, devices: int) -> Cluster:
         cores=rng.choice([1, 2, 4, 8], devices),
         memory=memory,
         bandwidth=1e9 * np.minimum(links, links.T),
-        latency=0.0,  # type: ignore[arg-type]
+        latency=0.0,  # type: ignore[arg-type]  # a scalar fills the matrix
     )
 
 

@@ -189,7 +189,7 @@ def update(
     machine = (torch.logsumexp(score, 1) - right).mean()
     times = nn.functional.mse_loss(heads, targets)
     optimiser.zero_grad()
-    (machine + settings.times * times).backward()  # type: ignore[no-untyped-call]
+    (machine + settings.times * times).backward()  # type: ignore[no-untyped-call]  # of torch
     nn.utils.clip_grad_norm_(net.parameters(), 1.0)
     optimiser.step()
     met = good.gather(1, score.argmax(1, keepdim=True)).float().mean()

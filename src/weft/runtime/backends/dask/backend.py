@@ -320,7 +320,7 @@ class DaskBackend(RealBackend):
                 self._pending.pop(order.number).release()
             thread.orders.clear()
             thread.early.clear()
-            lost = protocol.DeviceLost(device, self.clock(), text, fault)  # type: ignore[arg-type]
+            lost = protocol.DeviceLost(device, self.clock(), text, fault)
             self._events.append(lost)
 
     def _ended(self, message: dict[str, Any]) -> None:

@@ -71,7 +71,8 @@ class Outbox:
         if due:
             released, self._released, self._bytes = self._released, [], 0.0
         data = pickle.dumps((self._orders, released))
-        self._client._send_to_scheduler({"op": self._run, "data": data})  # noqa: SLF001
+        message = {"op": self._run, "data": data}
+        self._client._send_to_scheduler(message)  # noqa: SLF001  # no public way
         self._orders = []
 
 

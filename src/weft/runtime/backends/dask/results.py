@@ -41,7 +41,7 @@ class Results(dict[int, Any]):
             found.append(kept)
         if asked:
             message = {"op": "client-desires-keys", "keys": asked}
-            client._send_to_scheduler(message)  # noqa: SLF001
+            client._send_to_scheduler(message)  # noqa: SLF001  # no public way
         return found
 
     def fetch(self, instance: int, *, alone: bool) -> Any:

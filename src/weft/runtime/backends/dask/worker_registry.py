@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from math import inf
-from typing import Any
+from typing import Any, Literal
 
 from distributed import Client
 
@@ -200,7 +200,7 @@ class WorkerRegistry:
         else:
             self.local.kill(site.name)
 
-    def lose(self, site: WorkerSite) -> tuple[str, str]:
+    def lose(self, site: WorkerSite) -> tuple[str, Literal["exited", "killed"]]:
         """Mark a worker as lost; return the cause and the fault."""
         site.up, site.dead = False, site.id
         self._lost_at = time.perf_counter()
@@ -291,15 +291,16 @@ class WorkerRegistry:
         )
 
     def _threads(self) -> Cluster:
+        memory: Any = [thread.site.memory for thread in self.threads]  # a list becomes a column
         return Cluster(
             name="dask",
             speed=[
                 self._specs[thread.site.name].speed if thread.site.name in self._specs else 1.0
                 for thread in self.threads
-            ],  # type: ignore[arg-type]
+            ],  # type: ignore[arg-type]  # a list becomes a column
             names=tuple(thread.name for thread in self.threads),
             kinds=tuple(self._kinds[thread.site.name] for thread in self.threads),
-            memory=[thread.site.memory for thread in self.threads],  # type: ignore[arg-type]
+            memory=memory,
         )
 
     def _handshake(self, site: WorkerSite, name: str) -> None:

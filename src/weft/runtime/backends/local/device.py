@@ -104,12 +104,13 @@ def with_nodes_of(cluster: Cluster, given: object) -> Cluster:
 def device_cluster(devices: Sequence[Any], name: str = "local", **columns: Any) -> Cluster:
     """Return the cluster of devices; transfers cost nothing until they are measured."""
     limits = [getattr(device, "memory", None) for device in devices]
+    memory: Any = [inf if limit is None else limit for limit in limits]  # a list becomes a column
     return Cluster(
         name=name,
         speed=[d.speed for d in devices],  # type: ignore[arg-type]  # a list becomes a column
         names=tuple(d.name for d in devices),
         kinds=tuple(d.kind for d in devices),
-        memory=[inf if m is None else m for m in limits],  # type: ignore[arg-type]
+        memory=memory,
         **columns,
     )
 

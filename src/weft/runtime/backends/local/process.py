@@ -140,7 +140,8 @@ class WorkerProcess(WorkerLink):
         here.send(([p or str(Path.cwd()) for p in sys.path], sys.argv))
         key = bytes(multiprocessing.current_process().authkey)
         here.send(worker.Setting(spec.name, str(folder), spec.cores, spec.memory, key))
-        flags = subprocess._args_from_interpreter_flags()  # type: ignore  # noqa: SLF001, PGH003
+        private: Any = subprocess
+        flags = private._args_from_interpreter_flags()  # noqa: SLF001  # as multiprocessing does
         self.process = subprocess.Popen(  # noqa: S603  # this Python, this program
             [get_executable(), *flags, "-P", "-c", BOOTSTRAP, str(there.fileno())],
             env={**os.environ, **ONE_THREAD, **spec.environment, VARIABLE: token},

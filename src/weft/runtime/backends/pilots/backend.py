@@ -34,7 +34,7 @@ class PilotBackend(LocalBackend):
     def __init__(self, specs: Sequence[PilotDevice], *, host: str, start_seconds: float) -> None:
         super().__init__(1)
         self.pilots = list(specs)
-        self.specs = list(specs)  # type: ignore[arg-type]
+        self.specs = list(specs)  # type: ignore[arg-type]  # pilots stand in for local devices
         self._cluster = device_cluster(
             specs,
             self.name,

@@ -36,7 +36,7 @@ class PilotFacts(NamedTuple):
 
 def main(*facts: object) -> None:
     """Connect to the driver and run its orders until the connection closes."""
-    pilot = PilotFacts(*facts)  # type: ignore[arg-type]
+    pilot = PilotFacts(*facts)  # type: ignore[arg-type]  # the driver pickled them in this order
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)  # with the children of its tasks
     connected = socket.create_connection(pilot.address, timeout=CONNECT_SECONDS)

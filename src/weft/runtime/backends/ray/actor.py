@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 from weft.runtime.backends.local.worker import execute, fill, loaded, set_device
 from weft.runtime.backends.ray.leading_imports import make_leading_imports
@@ -148,7 +148,7 @@ def perform(
     """
 
     def call(function: Callable[..., Any]) -> Any:
-        values = [None if p is None else unpacked(p) for p in inputs]  # type: ignore[arg-type]
+        values = [None if p is None else unpacked(cast("Packed", p)) for p in inputs]
         args, kwargs = unpacked(arguments)
         return function(*fill(args, values), **fill(kwargs, values))
 

@@ -331,7 +331,7 @@ def _start(ray: Any, total: dict[str, float], processors: int | None, token: str
     total.pop("GPU", None)  # Ray finds the GPUs of this machine itself
     with environment({**QUIET, **ONE_THREAD, VARIABLE: token}):
         # Ray reads the variable at import, which may have been earlier.
-        constants.ENABLE_RAY_CLUSTER = False  # type: ignore[attr-defined]
+        constants.ENABLE_RAY_CLUSTER = False  # type: ignore[attr-defined]  # Ray is not typed
         try:
             ray.init(
                 address="local",
@@ -343,7 +343,7 @@ def _start(ray: Any, total: dict[str, float], processors: int | None, token: str
                 logging_level="ERROR",
             )
         finally:
-            constants.ENABLE_RAY_CLUSTER = before  # type: ignore[attr-defined]
+            constants.ENABLE_RAY_CLUSTER = before  # type: ignore[attr-defined]  # Ray is not typed
 
 
 def _specs_here(devices: Devices) -> list[RayDevice]:

@@ -51,9 +51,9 @@ class SlurmBackend(PilotBackend):
         self.allocation = Allocation.current()
         few = devices is None or isinstance(devices, int)
         specs = (
-            self.allocation.devices(devices)  # type: ignore[arg-type]
+            self.allocation.devices(devices)  # type: ignore[arg-type]  # None or a number
             if few
-            else pilot_devices(devices)  # type: ignore[arg-type]
+            else pilot_devices(devices)  # type: ignore[arg-type]  # descriptions
         )
         self.allocation.check(specs)
         super().__init__(specs, host=host or socket.gethostname(), start_seconds=start_seconds)
@@ -105,7 +105,7 @@ class SlurmStep:
     """A step, as its ``srun`` process reports it."""
 
     def __init__(self, command: Sequence[str], facts: bytes) -> None:
-        self._srun = subprocess.Popen(  # noqa: S603
+        self._srun = subprocess.Popen(  # noqa: S603  # srun with this program
             list(command),
             stdin=subprocess.PIPE,
             process_group=0,  # Ctrl-C is for the driver, which ends the step

@@ -72,7 +72,7 @@ class Notice(Listener):
 
 
 _NOTICE = Notice()
-register("numba:compile", _NOTICE)  # type: ignore[no-untyped-call]
+register("numba:compile", _NOTICE)  # type: ignore[no-untyped-call]  # numba is not typed
 Kernel.on_wait = _NOTICE.on_wait
 
 

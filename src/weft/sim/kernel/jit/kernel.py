@@ -76,7 +76,7 @@ def _callees_first(library: Any, seen: set[int]) -> list[Any]:
     seen.add(id(library))
     order: list[Any] = []
     if isinstance(library, EntryPoint | Callee):
-        for callee in library._linking_libraries:  # noqa: SLF001
+        for callee in library._linking_libraries:  # noqa: SLF001  # no public way
             if id(callee) not in seen:
                 order += _callees_first(callee, seen)
     return [*order, library]
@@ -138,7 +138,7 @@ class Kernel(CPUDispatcher):
             pipeline_class=_CalleeCompiler,
         )
         for form in (self, self._callee):
-            form._compiler._customize_flags = _Flags  # noqa: SLF001
+            form._compiler._customize_flags = _Flags  # noqa: SLF001  # no public way
         self._cache = KernelCache(function, stamp)
 
     def compile(self, sig: Any) -> Any:
@@ -148,4 +148,4 @@ class Kernel(CPUDispatcher):
 
     @property
     def _numba_type_(self) -> types.Dispatcher:
-        return self._callee._type  # noqa: SLF001
+        return self._callee._type  # noqa: SLF001  # no public way

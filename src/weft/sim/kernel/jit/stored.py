@@ -21,7 +21,7 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 try:
     import fcntl
 except ImportError:  # Windows: without locks, each of several processes compiles
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # no such module there
 
 # mypy: disable-error-code="no-untyped-call, misc, no-any-return"
 
