@@ -40,11 +40,6 @@ def register_kind(kind: str) -> Callable[[Callable[[Model], P]], Callable[[Model
     return enter
 
 
-def policy_kinds() -> list[str]:
-    """List the kinds of model that are policies."""
-    return sorted(_BUILDERS)
-
-
 def bundled_policy(name: str) -> Policy:
     """Build a policy that ships with weft."""
     return read_policy(find_model(name))

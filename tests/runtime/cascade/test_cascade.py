@@ -358,6 +358,19 @@ def test_measured_while_it_runs(folder, tmp_path):
         assert again.submit(3).result(WAIT_LIMIT) == 30
 
 
+def test_measurements_start_again(folder):
+    with weft.Cascade(folder / "cascade.toml") as cascade:
+        for x in range(9):
+            cascade.submit(x).result(WAIT_LIMIT)
+        before = cascade.measured
+        cascade.measure_again()
+        for x in range(6):
+            cascade.submit(x).result(WAIT_LIMIT)
+    assert (before.arrivals, cascade.measured.arrivals) == (9, 6)
+    assert cascade.measured.branches["small", "unsure"] == 2
+    assert cascade.proposal == ""
+
+
 def test_over_http_with_token_json_bytes_and_errors(folder):
     httpx = pytest.importorskip("httpx")
     pytest.importorskip("starlette")

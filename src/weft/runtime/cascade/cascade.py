@@ -166,7 +166,10 @@ class Cascade:
         return self._runner.measured
 
     def measure_again(self) -> None:
-        """Drop the measurements so far."""
+        """Drop the measurements so far, e.g. those of the first requests.
+
+        The next comparison with the stream takes a full window of requests again.
+        """
         self._runner.measured = Measurements(self.description.stream)
         self._drift = StreamDrift(self._drift.stream, window=self._drift.window)
 
