@@ -130,7 +130,7 @@ def _plain(thing: Any) -> dict[str, Any]:
         made["network"] = repr(thing.network)
     if isinstance(thing, Problem):
         made = {**_plain(thing.workflow), "cluster": _plain(thing.cluster)}
-        made |= {f"costs.{key}": getattr(thing, key) for key in ("work", "row", "pace")}
+        made |= {f"costs.{key}": getattr(thing, key) for key in ("work", "row", "per_work")}
     return made
 
 
@@ -200,7 +200,7 @@ def test_a_problem_is_kept_or_refused(field, name, tmp_path):
 @pytest.mark.parametrize("name", WRITERS)
 def test_measured_costs_are_kept_or_refused(name, tmp_path):
     problem = Problem.bind(Workflow(**BARE), Cluster(**MACHINES))
-    measured = replace(problem, pace=2.0 * problem.pace)
+    measured = replace(problem, per_work=2.0 * problem.per_work)
     refusal = _kept_or_refused(measured, name, tmp_path)
     assert (refusal is None) == name.startswith("weft")
 

@@ -121,4 +121,4 @@ def test_other_objects_are_refused_with_the_known_suffixes(suffix, tmp_path):
 def test_numbers_keep_their_bits(tmp_path):
     odd = Problem.from_arrays([[np.nextafter(1.0, 2.0)]])
     weft.save(odd, tmp_path / "x.json")
-    assert weft.load(tmp_path / "x.json").pace[0, 0] == np.nextafter(1.0, 2.0)
+    assert weft.load(tmp_path / "x.json").per_work[0, 0] == np.nextafter(1.0, 2.0)

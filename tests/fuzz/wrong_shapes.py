@@ -120,7 +120,7 @@ def by_scenario() -> Iterator[Case]:
     for name, column in wrong.items():
         future = replace(other, **{name: column})
         yield f"Scenario, {name}", partial(weft.simulate, large, "fifo", scenario=future)
-    rows = {"change_time": np.ones(1), "change_pace": np.ones(1)}
+    rows = {"change_time": np.ones(1), "change_slowdown": np.ones(1)}
     for d in (6, 10**6, -1):
         future = replace(other, change_device=np.array([d]), **rows)
         yield f"Scenario, device {d}", partial(weft.simulate, large, "fifo", scenario=future)

@@ -428,9 +428,9 @@ class TestCosts:
     def test_affinity_is_by_kind(self):
         c = with_affinity(gpu_cluster("2xV100+2xT4"), ("k0", "k1"))
         p = Problem.bind(layered(kinds=2), c)
-        assert p.pace.shape == (2, 4)
-        assert (p.pace[:, 0] == p.pace[:, 1]).all()
-        assert p.pace[0, 0] / p.pace[0, 2] != p.pace[1, 0] / p.pace[1, 2]
+        assert p.per_work.shape == (2, 4)
+        assert (p.per_work[:, 0] == p.per_work[:, 1]).all()
+        assert p.per_work[0, 0] / p.per_work[0, 2] != p.per_work[1, 0] / p.per_work[1, 2]
 
 
 def _sized(name: str) -> Workflow:

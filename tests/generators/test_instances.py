@@ -115,9 +115,9 @@ def test_failing_devices_come_back() -> None:
         case = draw_instance("failing", seed=seed, tasks=30)
         last = {
             int(d): float(p)
-            for d, p in zip(case.scenario.change_device, case.scenario.change_pace, strict=True)
+            for d, p in zip(case.scenario.change_device, case.scenario.change_slowdown, strict=True)
         }
-        assert all(np.isfinite(pace) for pace in last.values())
+        assert all(np.isfinite(slowdown) for slowdown in last.values())
 
 
 def test_a_stream_has_arrivals_deadlines_and_priorities() -> None:

@@ -149,8 +149,8 @@ def single(**options: object) -> Workload:
     return Workload.of(Problem.from_arrays([[4.0]]), **options)
 
 
-def test_a_change_of_pace_stretches_the_rest():
-    # 1 second at pace 1; the other 3 at pace 2 until 5 do 2 of them in 4; the last takes 0.5: 1 + 4
+def test_a_slowdown_stretches_the_rest():
+    # 1 second unslowed; the other 3, slowed by 2 until 5, do 2 in 4; the last takes 0.5: 1 + 4
     # + 0.5.
     changes = [(1.0, 0, 2.0), (5.0, 0, 0.5)]
     assert rules(trace_of(single(), [(0, 0, 0, 0, 0, 5.5, DONE, 0)], [5.5], changes=changes)) == []
@@ -166,7 +166,7 @@ def test_a_change_of_pace_stretches_the_rest():
 
 
 def test_failures():
-    # Fails at 3, up again at 5 with pace 2: 5 + 8.
+    # Fails at 3, up again at 5 with slowdown 2: 5 + 8.
     changes = [(3.0, 0, np.inf), (5.0, 0, 2.0)]
     rows = [(0, 0, 0, 0, 0, 3, LOST, 0), (0, 0, 0, 5, 5, 13, DONE, 1)]
     good = trace_of(single(), rows, [13.0], changes=changes)

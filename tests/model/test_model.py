@@ -142,11 +142,11 @@ def flow(n: int, edges: list[tuple[int, int]], **options: object) -> Workflow:
         ),
         (
             lambda: Scenario.of(Workload.of(one()), changes=[(1.0, 0, 0.0)]),
-            "pace of change 0 is 0.0",
+            "slowdown of change 0 is 0.0",
         ),
         (
             lambda: Scenario.of(Workload.of(one()), changes=[(1.0, 0)]),
-            "rows of (time, device, pace)",
+            "rows of (time, device, slowdown)",
         ),
         (lambda: Scenario.of(Workload.of(one()), cancel=[-1.0]), "cancellation of job 0 is -1.0"),
         (lambda: Scenario.draw(Workload.of(one()), noise=-1.0), "noise is -1.0"),
@@ -257,7 +257,7 @@ def test_columns_cannot_be_written():
     scenario, schedule = Scenario.of(workload), Schedule.of(device=[0], start=[0.0], finish=[1.0])
     columns = [
         problem.work,
-        problem.pace,
+        problem.per_work,
         problem.row,
         problem.workflow.src,
         problem.workflow.order,
@@ -274,7 +274,7 @@ def test_columns_cannot_be_written():
         schedule.start,
         schedule.copy,
         problem.workflow.choices.edge_choice,
-        problem.mean_pace,
+        problem.mean_per_work,
     ]
     for column in columns:
         assert not column.flags.writeable
@@ -329,8 +329,8 @@ def test_product_and_dense_forms_agree():
         work=work, speed=speed, edges=edges, data=data, bandwidth=2.0, latency=0.5
     )
     dense = Problem.from_arrays(work[:, None] / speed, edges, data, bandwidth=2.0, latency=0.5)
-    assert len(product.pace) == 1
-    assert len(dense.pace) == 3
+    assert len(product.per_work) == 1
+    assert len(dense.per_work) == 3
     assert (
         product.durations().tolist()
         == dense.durations().tolist()
@@ -347,7 +347,7 @@ def test_tasks_of_alike_memory_share_a_row():
     problem = Problem.from_arrays(
         work=np.ones(1000), speed=[1.0, 2.0], memory=memory, device_memory=[4.0, 8.0]
     )
-    assert problem.pace.tolist() == [[1.0, 0.5], [np.inf, 0.5]]
+    assert problem.per_work.tolist() == [[1.0, 0.5], [np.inf, 0.5]]
     assert problem.row[:5].tolist() == [0, 0, 0, 1, 1]
     assert problem.duration(3, 0) == np.inf
     assert problem.duration(3, 1) == 0.5
@@ -368,7 +368,7 @@ def test_a_kind_without_tasks_may_run_nowhere():
     problem = Problem.bind(
         Workflow(work=[4.0], src=[], dst=[], data=[], kinds=("used", "unused")), cluster
     )
-    assert problem.mean_pace[0] == 0.5
+    assert problem.mean_per_work[0] == 0.5
     assert problem.duration(0, 0) == 2.0
 
 
@@ -469,8 +469,8 @@ def test_a_seed_is_a_future(workload, seed):
     assert (np.diff(first.change_time) >= 0).all()
     assert (first.cancel >= workload.arrival).all()
     for d in range(workload.cluster.p):  # no device stays down for ever
-        paces = first.change_pace[first.change_device == d]
-        assert not len(paces) or np.isfinite(paces[-1])
+        slowdowns = first.change_slowdown[first.change_device == d]
+        assert not len(slowdowns) or np.isfinite(slowdowns[-1])
 
 
 def test_draws_have_the_mean_they_promise():

@@ -19,12 +19,12 @@ SPELLS = st.tuples(TIMES, TIMES, st.sampled_from([1.5, 2.0, 4.0, inf])).map(
 
 
 def plain_worst_of(spells):
-    """Return (time, pace) at each change, by looking at all spells at each time."""
+    """Return (time, slowdown) at each change, by looking at all spells at each time."""
     changes = [(-inf, 1.0)]
     for time in sorted({t for begin, end, _ in spells for t in (begin, end)}):
-        pace = max((x for begin, end, x in spells if begin <= time < end), default=1.0)
-        if pace != changes[-1][1]:
-            changes.append((time, pace))
+        slowdown = max((x for begin, end, x in spells if begin <= time < end), default=1.0)
+        if slowdown != changes[-1][1]:
+            changes.append((time, slowdown))
     return changes[1:]
 
 

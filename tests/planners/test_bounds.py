@@ -104,7 +104,7 @@ def test_not_above_schedules_with_copies(problem):
 def test_the_ways_for_large_problems_are_weaker(problem):
     exact = bounds._device_heads(problem.arrays)
     rough = bounds._device_heads_of_many(problem.arrays)
-    chain = bounds._chain_heads(problem.arrays, problem.work * problem.best_pace[problem.row])
+    chain = bounds._chain_heads(problem.arrays, problem.work * problem.best_per_work[problem.row])
     assert np.array_equal(np.isinf(exact), np.isinf(rough))
     able = np.isfinite(exact)
     assert (rough[able] <= exact[able] * ROUNDING + 1e-12).all()

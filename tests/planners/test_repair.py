@@ -69,15 +69,15 @@ def plain_replan(made: weft.Plan, changed: Problem) -> list[tuple[int, float, fl
 
 
 def plain_heirs(made: weft.Plan, changed: Problem) -> list[int]:
-    """Return the device that takes the queue of each device; links are alike, paces one row."""
-    pace, p = made.problem.pace[0].tolist(), made.problem.p
-    lost = [d for d in range(p) if np.isinf(changed.pace[0, d])]
-    queues = sorted(range(p), key=lambda d: (pace[d], d))
+    """Return the device that takes the queue of each device; links are alike, costs one row."""
+    per_work, p = made.problem.per_work[0].tolist(), made.problem.p
+    lost = [d for d in range(p) if np.isinf(changed.per_work[0, d])]
+    queues = sorted(range(p), key=lambda d: (per_work[d], d))
     left = [d for d in queues if d not in lost]
     heirs = dict(zip(queues, left + lost, strict=True))
     busy = made.schedule.busy(p).tolist()
     taken = queues[: len(left)]
-    slower = sum(busy[q] * pace[heirs[q]] / pace[q] for q in taken)
+    slower = sum(busy[q] * per_work[heirs[q]] / per_work[q] for q in taken)
     if slower > (1.0 + TAKEOVER) * sum(busy[q] for q in taken):
         return list(range(p))
     return [heirs[d] for d in range(p)]
@@ -140,8 +140,8 @@ def test_a_lost_device_runs_nothing() -> None:
     again = replan(made, lost="d3")
     assert (made.schedule.device == 3).any()
     assert not (again.schedule.device == 3).any()
-    assert np.isinf(again.problem.pace[:, 3]).all()
-    assert np.isfinite(made.problem.pace).all()  # the old problem stays
+    assert np.isinf(again.problem.per_work[:, 3]).all()
+    assert np.isfinite(made.problem.per_work).all()  # the old problem stays
     assert again.makespan <= plan(again.problem, "heft").makespan
 
 

@@ -252,14 +252,14 @@ def test_results_stay_readable_after_a_failure():
 
 
 def test_a_slowdown_stretches_what_runs():
-    # At 4, 6 of 10 s are left; at pace 2 they take 12: 4 + 6 * 2 = 16. A second task then takes 2 *
+    # At 4, 6 of 10 s are left; slowed they take 12: 4 + 6 * 2 = 16. A second task then takes 2 *
     # 1: 18.
     workload = one([[10.0], [1.0]])
     trace = simulate_reference(
         workload, rule(workload), scenario=Scenario.of(workload, changes=[(4, 0, 2)])
     )
     assert trace.finish.tolist() == [16.0, 18.0]
-    # Back to 1 at 10: 6 of the 12 s are left at pace 2, which is 3 s: 13.
+    # Back to 1 at 10: 6 of the 12 s are left at slowdown 2, which is 3 s: 13.
     trace = simulate_reference(
         workload, rule(workload), scenario=Scenario.of(workload, changes=[(4, 0, 2), (10, 0, 1)])
     )
@@ -267,14 +267,14 @@ def test_a_slowdown_stretches_what_runs():
 
 
 def test_factors_and_bias_multiply():
-    # 2 s * factor 1.5 * bias 2 * pace 3 = 18.
+    # 2 s * factor 1.5 * bias 2 * slowdown 3 = 18.
     workload = one([[2.0]])
     scenario = Scenario.of(workload, factor=1.5, bias=2.0, changes=[(0, 0, 3)])
     assert simulate_reference(workload, rule(workload), scenario=scenario).finish.tolist() == [18.0]
 
 
-def test_what_a_policy_expects_follows_the_pace_but_not_the_noise():
-    # Estimated 10 s, really 20; 1 s more is queued: expected 11 at first. At 4 the pace becomes 2:
+def test_what_a_policy_expects_follows_the_slowdown_but_not_the_noise():
+    # Estimated 10 s, really 20; 1 s more is queued: expected 11 at first. Slowed by 2 from 4 on:
     # 4 + 6 * 2 = 16, plus 2 * 1: 18. Really t0 ends at 4 + 16 * 2 = 36, then 2 s for each of the
     # others.
     workload = one([[10.0, 99.0], [1.0, 99.0], [1.0, 99.0]])
@@ -434,7 +434,7 @@ def test_eft_queues_where_earliest_takes_the_idle_device():
     assert rows(simulate_reference(workload, rule(workload, "earliest")))[-1] == (0, 1, 1, 0.0, 9.0)
 
 
-def test_fastest_goes_by_the_present_pace():
+def test_fastest_goes_by_the_present_slowdown():
     # d0 is three times as slow: 2 * 3 = 6 against 5 on d1.
     workload = one([[2.0, 5.0]])
     trace = simulate_reference(
@@ -672,7 +672,7 @@ class FromView:
     def decide(self, view: View) -> Decision | None:
         score = {"first": lambda i, d: d, "fastest": view.duration}.get(self.placement, view.finish)
         for i in view.ready.tolist():
-            open_ = np.isfinite(view.pace) if self.placement == "eft" else view.idle
+            open_ = np.isfinite(view.slowdown) if self.placement == "eft" else view.idle
             devices = [d for d in np.flatnonzero(open_).tolist() if view.duration(i, d) < np.inf]
             if self.placement != "eft":
                 devices = [d for d in devices if view.has_room(i, d)]

@@ -57,7 +57,7 @@ def runnable_pairs(view):
     return [
         (i, d)
         for i in view.ready.tolist()
-        for d in range(len(view.pace))
+        for d in range(len(view.slowdown))
         if np.isfinite(view.duration(i, d))
     ]
 

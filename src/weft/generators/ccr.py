@@ -92,7 +92,7 @@ def _mean_links(cluster: Cluster) -> tuple[float, float]:
 
 
 def _mean_duration(problem: Problem) -> float:
-    mean = float((problem.work * problem.mean_pace[problem.row]).mean()) if problem.n else 0.0
+    mean = float((problem.work * problem.mean_per_work[problem.row]).mean()) if problem.n else 0.0
     if mean <= 0:
         raise InvalidInput(
             f"a CCR is not defined for workflow '{problem.name}': its tasks take no time"

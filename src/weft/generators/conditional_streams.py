@@ -112,5 +112,5 @@ def _on_units(workflow: Workflow, rng: np.random.Generator) -> Problem:
     problem = Problem.bind(workflow, cluster)
     rows = np.arange(workflow.n, dtype=np.int64)
     return dataclasses.replace(
-        problem, work=frozen(np.ones(workflow.n)), row=frozen(rows), pace=frozen(seconds)
+        problem, work=frozen(np.ones(workflow.n)), row=frozen(rows), per_work=frozen(seconds)
     )

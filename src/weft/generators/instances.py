@@ -122,7 +122,7 @@ def _condition(name: str) -> Condition:
 
 
 def draw_scenario(workload: Workload, condition: Condition, *, seed: int = 0) -> Scenario:
-    """Draw a scenario; changes of pace last up to 1.5 times the expected makespan."""
+    """Draw a scenario; changes of slowdown last up to 1.5 times the expected makespan."""
     span = float(workload.arrival.max(initial=0.0)) + 1.5 * _busy_seconds(workload)
     amounts = dataclasses.asdict(condition)
     del amounts["stream"]
@@ -229,7 +229,7 @@ def _stream(problems: Sequence[Problem], load: float, seed: int) -> Workload:
 def _busy_seconds(workload: Workload) -> float:
     """Return the rough seconds of concurrent jobs: their area, and their longest path."""
     area = (
-        sum(float((p.work * p.mean_pace[p.row]).sum()) for p in workload.problems)
+        sum(float((p.work * p.mean_per_work[p.row]).sum()) for p in workload.problems)
         / workload.cluster.p
     )
     return area + max(minimum_path(p) for p in workload.problems)

@@ -103,7 +103,7 @@ def rate_for_load(
     if capacity == "fluid":
         return load * _fluid_capacity(problems, share)
     demand = [
-        (_expected_work(p) * (p.mean_pace if capacity == "mean" else p.best_pace)).sum()
+        (_expected_work(p) * (p.mean_per_work if capacity == "mean" else p.best_per_work)).sum()
         for p in problems
     ]
     return load * problems[0].p / _positive(float(share @ np.array(demand)))
@@ -284,18 +284,18 @@ def _shares(problems: Sequence[Problem], weights: ArrayLike | None) -> FloatArra
 
 
 def _expected_work(problem: Problem) -> FloatArray:
-    """Return (k,) units of work per job in each row of the pace matrix."""
+    """Return (k,) units of work per job in each row of the per_work matrix."""
     choices = problem.workflow.choices
     share = [choices.probability[choices.branches(c)] for c in range(len(choices))]
     weights = problem.work * (sampled_run_probability(problem.workflow, share) if share else 1.0)
-    return np.bincount(problem.row, weights=weights, minlength=len(problem.pace)).astype(float)
+    return np.bincount(problem.row, weights=weights, minlength=len(problem.per_work)).astype(float)
 
 
 def _fluid_capacity(problems: Sequence[Problem], share: FloatArray) -> float:
     """Return the fluid capacity of a mix of problems."""
     work = np.concatenate([s * _expected_work(p) for s, p in zip(share, problems, strict=True)])
     classes, member = np.unique(
-        np.concatenate([p.pace for p in problems]), axis=0, return_inverse=True
+        np.concatenate([p.per_work for p in problems]), axis=0, return_inverse=True
     )
     demand = np.bincount(member.reshape(-1), weights=work, minlength=len(classes)).astype(float)
     _positive(float(demand.sum()))

@@ -172,9 +172,9 @@ def _times(
         yield Violation(
             "too early", f"{task_name(problem, task[r])} starts at {start[r]:.9g}, before time zero"
         )
-    pace = problem.pace[problem.row[task], device]
-    can = np.isfinite(pace)
-    expected = start + problem.work[task] * np.where(can, pace, 0.0)
+    per_work = problem.per_work[problem.row[task], device]
+    can = np.isfinite(per_work)
+    expected = start + problem.work[task] * np.where(can, per_work, 0.0)
     expected = expected + _setup_seconds(problem, task, device, start, finish)
     for r in np.flatnonzero(can & differs(finish, expected)).tolist():
         where = f"{task_name(problem, task[r])} on {device_name(problem, device[r])}"

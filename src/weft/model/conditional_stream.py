@@ -364,5 +364,5 @@ def ticked(problem: Problem, tick: float) -> Problem:
         cluster=cluster,
         work=frozen(np.ones(problem.n)),
         row=frozen(np.arange(problem.n, dtype=np.int64)),
-        pace=frozen(np.round(problem.durations() / tick, 9)),
+        per_work=frozen(np.round(problem.durations() / tick, 9)),
     )

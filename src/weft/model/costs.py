@@ -1,7 +1,8 @@
-"""Costs of tasks on devices: the columns `work`, `row` and `pace` of a problem.
+"""Costs of tasks on devices: the columns work, row and per_work of a problem.
 
-Costs of the form work / speed need one row of paces, costs per task kind need one row per kind, and
-a full matrix needs one row per task. A device that cannot run a task has an infinite pace.
+Costs of the form work / speed need one row of `per_work`, costs per task kind need one row per
+kind, and a full matrix needs one row per task. A device that cannot run a task has an infinite
+`per_work`.
 """
 
 from __future__ import annotations
@@ -32,56 +33,58 @@ PLENTY = 1e300
 
 
 def costs_of(workflow: Workflow, cluster: Cluster) -> tuple[FloatArray, IntArray, FloatArray]:
-    """Return work, row and pace; raises `InvalidInput` when a task fits no device."""
+    """Return work, row and per_work; raises `InvalidInput` when a task fits no device."""
     with np.errstate(over="ignore"):  # infinite seconds are refused
-        work, row, pace = _costs(workflow, cluster)
-    row, pace = _forbid_misfits(workflow, cluster, row, pace)
-    row, pace = _forbid_excess(workflow, cluster, row, pace)
-    return work, row, pace
+        work, row, per_work = _costs(workflow, cluster)
+    row, per_work = _forbid_misfits(workflow, cluster, row, per_work)
+    row, per_work = _forbid_excess(workflow, cluster, row, per_work)
+    return work, row, per_work
 
 
 def _costs(workflow: Workflow, cluster: Cluster) -> tuple[FloatArray, IntArray, FloatArray]:
-    """Return work, row and pace, before memory and cores."""
+    """Return work, row and per_work, before memory and cores."""
     if workflow.durations:
-        return _pace_from_durations(workflow, cluster)
+        return _per_work_from_durations(workflow, cluster)
     if cluster.throughput:
-        return workflow.work, workflow.kind, _pace_by_kind(workflow, cluster)
+        return workflow.work, workflow.kind, _per_work_by_kind(workflow, cluster)
     return workflow.work, np.zeros(workflow.n, np.int64), (1.0 / cluster.speed)[None, :]
 
 
-def _pace_from_durations(
+def _per_work_from_durations(
     workflow: Workflow, cluster: Cluster
 ) -> tuple[FloatArray, IntArray, FloatArray]:
     """Return one row per task: measured seconds, by device name, then by device kind."""
     n, p = workflow.n, cluster.p
-    pace = np.full((n, p), np.nan)
+    per_work = np.full((n, p), np.nan)
     for d, (name, kind) in enumerate(zip(cluster.names, cluster.kinds, strict=True)):
         column = workflow.durations.get(name, workflow.durations.get(kind))
         if column is not None:
-            pace[:, d] = column
+            per_work[:, d] = column
     # A task without any measured duration falls back to work / speed.
     bare = np.isnan(np.stack(list(workflow.durations.values()))).all(axis=0)
-    with np.errstate(invalid="ignore"):  # no work at an infinite pace
-        by_speed = workflow.work[bare, None] * _pace_by_kind(workflow, cluster)[workflow.kind[bare]]
-    pace[bare] = np.where(np.isnan(by_speed), np.inf, by_speed)
-    pace[np.isnan(pace)] = np.inf
-    return np.ones(n), np.arange(n, dtype=np.int64), pace
+    with np.errstate(invalid="ignore"):  # no work, infinite per unit
+        by_speed = (
+            workflow.work[bare, None] * _per_work_by_kind(workflow, cluster)[workflow.kind[bare]]
+        )
+    per_work[bare] = np.where(np.isnan(by_speed), np.inf, by_speed)
+    per_work[np.isnan(per_work)] = np.inf
+    return np.ones(n), np.arange(n, dtype=np.int64), per_work
 
 
-def _pace_by_kind(workflow: Workflow, cluster: Cluster) -> FloatArray:
+def _per_work_by_kind(workflow: Workflow, cluster: Cluster) -> FloatArray:
     """Return one row per task kind, from the cluster's throughput, else its speed."""
-    pace = np.empty((len(workflow.kinds), cluster.p))
+    per_work = np.empty((len(workflow.kinds), cluster.p))
     with np.errstate(divide="ignore"):
         for k, kind in enumerate(workflow.kinds):
             rate = cluster.throughput.get(kind, cluster.speed)
-            pace[k] = 1.0 / np.where(np.isnan(rate), cluster.speed, rate)
-    return pace
+            per_work[k] = 1.0 / np.where(np.isnan(rate), cluster.speed, rate)
+    return per_work
 
 
 def _forbid_misfits(
-    workflow: Workflow, cluster: Cluster, row: IntArray, pace: FloatArray
+    workflow: Workflow, cluster: Cluster, row: IntArray, per_work: FloatArray
 ) -> tuple[IntArray, FloatArray]:
-    """Split rows so that memory and cores become infinite paces; refuse misfits."""
+    """Split rows so that memory and cores become infinite costs; refuse misfits."""
     # Tasks whose needs lie between the same two capacities fit the same devices, so classes are
     # few.
     by_memory = np.searchsorted(np.unique(cluster.memory), workflow.memory)
@@ -96,16 +99,16 @@ def _forbid_misfits(
         fits = (workflow.memory[first, None] <= cluster.memory) & (
             workflow.cores[first, None] <= cores
         )
-        pace = np.where(fits, pace[classes[:, 0]], np.inf)
+        per_work = np.where(fits, per_work[classes[:, 0]], np.inf)
         row = member.reshape(-1).astype(np.int64)
-    stranded = np.isinf(pace.min(axis=1, initial=np.inf))[row]
+    stranded = np.isinf(per_work.min(axis=1, initial=np.inf))[row]
     if stranded.any():
         t = int(np.flatnonzero(stranded)[0])
         raise InvalidInput(
             f"task '{workflow.task_name(t)}' fits no device of '{cluster.name}': "
             f"{_why_none(workflow, cluster, t)}"
         )
-    return row, pace
+    return row, per_work
 
 
 def _why_none(workflow: Workflow, cluster: Cluster, task: int) -> str:
@@ -142,9 +145,9 @@ def needs_of(workflow: Workflow, cluster: Cluster) -> FloatArray:
 
 
 def _forbid_excess(
-    workflow: Workflow, cluster: Cluster, row: IntArray, pace: FloatArray
+    workflow: Workflow, cluster: Cluster, row: IntArray, per_work: FloatArray
 ) -> tuple[IntArray, FloatArray]:
-    """Split rows so that needs beyond a node's capacity become infinite paces.
+    """Split rows so that needs beyond a node's capacity become infinite costs.
 
     Needs that no node has and tasks that then fit no device are refused.
     """
@@ -155,16 +158,16 @@ def _forbid_excess(
                 f"it{closest(name, cluster.capacity)}; give it as capacity of the nodes"
             )
     if not cluster.capacity or workflow.n == 0:
-        return row, pace
+        return row, per_work
     needs, group = np.unique(needs_of(workflow, cluster), axis=0, return_inverse=True)
     room = amounts_of(cluster)[cluster.node] * (1.0 + ROUNDING)
     fits = np.asarray((needs[:, None, :] <= room[None, :, :]).all(axis=2))
     if fits.all():
-        return row, pace
+        return row, per_work
     both, first, member = np.unique(
         np.stack([row, group.reshape(-1)], axis=1), axis=0, return_index=True, return_inverse=True
     )
-    allowed: FloatArray = np.where(fits[both[:, 1]], pace[both[:, 0]], np.inf)
+    allowed: FloatArray = np.where(fits[both[:, 1]], per_work[both[:, 0]], np.inf)
     stranded = np.flatnonzero(np.isinf(allowed.min(axis=1)))
     if len(stranded):
         t = int(first[stranded[0]])
@@ -187,25 +190,25 @@ def refuse_times(problem: Problem) -> None:
 
 def _total_duration(problem: Problem) -> float:
     """Return the seconds of all tasks on all devices; refuse durations out of range."""
-    work, row, pace = problem.work, problem.row, problem.pace
-    quick = _quick_total(work, pace)
+    work, row, per_work = problem.work, problem.row, problem.per_work
+    quick = _quick_total(work, per_work)
     if quick is not None:
         return quick
-    finite = np.where(np.isfinite(pace), pace, 0.0)
+    finite = np.where(np.isfinite(per_work), per_work, 0.0)
     _refuse_duration(problem, ~np.isfinite(work * finite.max(axis=1, initial=0.0)[row]))
     least = np.where(finite > 0.0, finite, np.inf).min(axis=1, initial=np.inf)[row]
     _refuse_duration(problem, (work > 0.0) & (work * least < SHORTEST))
     return float((work * finite.sum(axis=1)[row]).sum())
 
 
-def _quick_total(work: FloatArray, pace: FloatArray) -> float | None:
+def _quick_total(work: FloatArray, per_work: FloatArray) -> float | None:
     """Return a bound on all seconds, or None.
 
     There is a bound if the extremes alone show that no duration is out of range.
     """
-    low, high = float(pace.min(initial=1.0)), float(pace.max(initial=1.0))
+    low, high = float(per_work.min(initial=1.0)), float(per_work.max(initial=1.0))
     least = float(work.min(initial=np.inf, where=work > 0.0))
-    total = float(work.sum()) * high * pace.shape[1]
+    total = float(work.sum()) * high * per_work.shape[1]
     return total if low > 0.0 and least * low >= SHORTEST and total < PLENTY else None
 
 
@@ -213,9 +216,9 @@ def _refuse_duration(problem: Problem, bad: NDArray[np.bool_]) -> None:
     if not bad.any():
         return
     t = int(np.flatnonzero(bad)[0])
-    work, pace = float(problem.work[t]), problem.pace[problem.row[t]]
-    able = np.isfinite(pace) & (pace > 0.0)
-    seconds = np.where(able, work * pace, 1.0)
+    work, per_work = float(problem.work[t]), problem.per_work[problem.row[t]]
+    able = np.isfinite(per_work) & (per_work > 0.0)
+    seconds = np.where(able, work * per_work, 1.0)
     d = int(np.argmin(seconds) if np.isfinite(seconds).all() else np.argmax(seconds))
     what = f"task '{problem.workflow.task_name(t)}' takes"
     where = f"on device '{problem.cluster.names[d]}'"
@@ -258,8 +261,8 @@ def _refuse_transfer(problem: Problem, data: float, *, slow: bool) -> None:
 
 
 def _refuse_total(problem: Problem) -> None:
-    pace = np.where(np.isinf(problem.pace), 0.0, problem.pace)
-    longest = problem.work * pace.max(axis=1)[problem.row]
+    per_work = np.where(np.isinf(problem.per_work), 0.0, problem.per_work)
+    longest = problem.work * per_work.max(axis=1)[problem.row]
     t, most = int(longest.argmax()), problem.workflow.data.max(initial=0.0)
     raise InvalidInput(
         f"the times of '{problem.name}' add up to more seconds than a float can hold; task "

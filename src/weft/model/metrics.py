@@ -263,7 +263,7 @@ def critical_path(
     5.0
     """
     w = problem.workflow
-    shortest = problem.work * problem.best_pace[problem.row]
+    shortest = problem.work * problem.best_per_work[problem.row]
     if active is not None:
         shortest = np.where(active, shortest, 0.0)
     cost, ptr, dst = shortest.tolist(), w.succ_ptr.tolist(), w.dst.tolist()
@@ -292,15 +292,15 @@ def sequential_time(parts: list[tuple[Problem, FloatArray]]) -> float:
     """
     total, each = np.zeros(parts[0][0].p), 0.0
     for problem, times in parts:
-        rows = len(problem.pace)
+        rows = len(problem.per_work)
         work = np.bincount(problem.row, weights=times * problem.work, minlength=rows)
         used = np.bincount(problem.row, weights=times, minlength=rows) > 0
-        pace = problem.pace[used]
-        can = np.isfinite(pace)
+        per_work = problem.per_work[used]
+        can = np.isfinite(per_work)
         total += np.where(
-            can.all(axis=0), (work[used, None] * np.where(can, pace, 0.0)).sum(axis=0), np.inf
+            can.all(axis=0), (work[used, None] * np.where(can, per_work, 0.0)).sum(axis=0), np.inf
         )
-        each += float((work[used] * problem.best_pace[used]).sum())
+        each += float((work[used] * problem.best_per_work[used]).sum())
     best = float(total.min())
     return best if np.isfinite(best) else each
 

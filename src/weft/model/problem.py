@@ -1,9 +1,9 @@
 """`Problem`: a workflow bound to a cluster, indexed, with every cost in one form.
 
-Seconds of task `t` on device `d` are ``work[t] * pace[row[t], d]``. Costs of the form work / speed
-need one row, costs per task kind one row per kind, a full matrix one row per task. A device that
-cannot run a task (memory, cores, kind) has an infinite pace, so planners and kernels need no other
-test.
+Seconds of task `t` on device `d` are ``work[t] * per_work[row[t], d]``. Costs of the form work /
+speed need one row, costs per task kind one row per kind, a full matrix one row per task. A device
+that cannot run a task (memory, cores, kind) has infinite costs, so planners and kernels need no
+other test.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ProblemArrays(NamedTuple):
 
     work: FloatArray  # (n,)
     row: IntArray  # (n,)
-    pace: FloatArray  # (k, p) seconds per unit of work; inf: cannot run there
+    per_work: FloatArray  # (k, p) seconds per unit of work; inf: cannot run there
     order: IntArray  # (n,) topological
     succ_ptr: IntArray  # (n + 1,)
     succ: IntArray  # (m,)
@@ -80,7 +80,7 @@ class Problem(Displayed):
     cluster: Cluster
     work: FloatArray
     row: IntArray
-    pace: FloatArray
+    per_work: FloatArray
 
     def __post_init__(self) -> None:
         """Refuse costs of other tasks or devices, and times too short or long to compute."""
@@ -89,11 +89,12 @@ class Problem(Displayed):
 
     def _refuse_shapes(self) -> None:
         """Refuse a part of another problem, since kernels check no index."""
-        n, p, rows = self.workflow.n, self.cluster.p, self.pace.shape[0]
-        fits = self.work.shape == self.row.shape == (n,) and self.pace.shape == (rows, p)
+        n, p, rows = self.workflow.n, self.cluster.p, self.per_work.shape[0]
+        fits = self.work.shape == self.row.shape == (n,) and self.per_work.shape == (rows, p)
         if not fits or (n and not (self.row.min() >= 0 and self.row.max() < rows)):
             raise InvalidInput(
-                f"the costs are those of {self.work.size} tasks on {self.pace.shape[-1]} devices; "
+                f"the costs are those of {self.work.size} tasks on "
+                f"{self.per_work.shape[-1]} devices; "
                 f"the problem has {n} and {p}: make it with Problem.bind"
             )
 
@@ -101,8 +102,10 @@ class Problem(Displayed):
     @typed
     def bind(cls, workflow: Workflow, cluster: Cluster) -> Problem:
         """Bind a workflow to a cluster; raises `InvalidInput` when a task fits no device."""
-        work, row, pace = costs_of(workflow, cluster)
-        return cls(workflow, cluster, frozen(work), frozen(row), frozen(np.ascontiguousarray(pace)))
+        work, row, per_work = costs_of(workflow, cluster)
+        return cls(
+            workflow, cluster, frozen(work), frozen(row), frozen(np.ascontiguousarray(per_work))
+        )
 
     @classmethod
     @typed
@@ -248,14 +251,14 @@ class Problem(Displayed):
 
     def duration(self, task: int, device: int) -> float:
         """Return the seconds of a task on a device; inf where it cannot run."""
-        pace = float(self.pace[self.row[task], device])
-        return float(self.work[task]) * pace if pace < np.inf else np.inf
+        per_work = float(self.per_work[self.row[task], device])
+        return float(self.work[task]) * per_work if per_work < np.inf else np.inf
 
     def durations(self) -> FloatArray:
         """Return a new full (n, p) matrix of seconds, for small problems."""
         with np.errstate(invalid="ignore"):
-            dense = self.work[:, None] * self.pace[self.row]
-        return np.where(np.isinf(self.pace[self.row]), np.inf, dense)
+            dense = self.work[:, None] * self.per_work[self.row]
+        return np.where(np.isinf(self.per_work[self.row]), np.inf, dense)
 
     def transfer(self, edge: int, source: int, target: int) -> float:
         """Return the seconds to move an edge's data between two devices."""
@@ -286,16 +289,16 @@ class Problem(Displayed):
         return frozen(amounts_of(self.cluster) * (1.0 + ROUNDING))
 
     @cached_property
-    def mean_pace(self) -> FloatArray:
+    def mean_per_work(self) -> FloatArray:
         """(k,) mean seconds per unit of work over the devices that can run the row."""
-        can = np.isfinite(self.pace)
-        total = np.where(can, self.pace, 0.0).sum(axis=1)
+        can = np.isfinite(self.per_work)
+        total = np.where(can, self.per_work, 0.0).sum(axis=1)
         return frozen(total / np.maximum(can.sum(axis=1), 1))  # an unused row may fit no device
 
     @cached_property
-    def best_pace(self) -> FloatArray:
+    def best_per_work(self) -> FloatArray:
         """(k,) seconds per unit of work on the fastest device."""
-        return frozen(self.pace.min(axis=1))
+        return frozen(self.per_work.min(axis=1))
 
     @cached_property
     def arrays(self) -> ProblemArrays:
@@ -304,7 +307,7 @@ class Problem(Displayed):
         return ProblemArrays(
             work=self.work,
             row=self.row,
-            pace=self.pace,
+            per_work=self.per_work,
             order=w.order,
             succ_ptr=w.succ_ptr,
             succ=w.dst,

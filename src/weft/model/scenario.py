@@ -32,7 +32,7 @@ MOST_SPELLS = 200_000
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """Outcomes of choices, factors of durations, paces of devices, cancellations.
+    """Outcomes of choices, factors of durations, slowdowns of devices, cancellations.
 
     Attributes
     ----------
@@ -40,8 +40,8 @@ class Scenario:
     factor : (instances,) true duration / estimated duration
     bias : (kinds, p) further factors of durations by task kind and device: systematic errors of the
             estimates
-    change_time, change_device, change_pace : (x,) from that time on the device takes that factor
-        longer; inf: it is down. Running tasks stretch with a change; a failure loses them, and they
+    change_time, change_device, change_slowdown : (x,) from that time on the device takes that
+        factor longer; inf: it is down. Running tasks stretch with a change; a failure loses them, and they
         start again.
     cancel : (jobs,) when a job is cancelled; inf: never
     """
@@ -51,7 +51,7 @@ class Scenario:
     bias: FloatArray
     change_time: FloatArray
     change_device: IntArray
-    change_pace: FloatArray
+    change_slowdown: FloatArray
     cancel: FloatArray
 
     @classmethod
@@ -68,16 +68,16 @@ class Scenario:
     ) -> Scenario:
         """Make a scenario by hand; by default every choice takes its most probable branch.
 
-        `changes` holds rows of (time, device, pace).
+        `changes` holds rows of (time, device, slowdown).
         """
         choices = int(workload.first_choice[-1])
         rows = as_floats(changes, "changes")
         if rows.size % 3 or (rows.size and rows.shape[-1] != 3):
             raise InvalidInput(
-                f"changes must be rows of (time, device, pace); got shape {rows.shape}"
+                f"changes must be rows of (time, device, slowdown); got shape {rows.shape}"
             )
         rows = rows.reshape(-1, 3)
-        time, device, pace = rows[np.argsort(rows[:, 0], kind="stable")].T
+        time, device, slowdown = rows[np.argsort(rows[:, 0], kind="stable")].T
         p = workload.cluster.p
         scenario = cls(
             outcome=integers(
@@ -87,7 +87,7 @@ class Scenario:
             bias=floats(bias, "bias", shape=(len(workload.kinds), p)),
             change_time=floats(time, "change time", shape=(len(rows),)),
             change_device=integers(device, "change device", shape=(len(rows),)),
-            change_pace=floats(pace, "change pace", shape=(len(rows),)),
+            change_slowdown=floats(slowdown, "change slowdown", shape=(len(rows),)),
             cancel=floats(cancel, "cancel", shape=(workload.jobs,)),
         )
         scenario._validate(workload)
@@ -156,7 +156,7 @@ class Scenario:
             "bias": (len(workload.kinds), workload.cluster.p),
             "change_time": (math.prod(changes),),
             "change_device": changes,
-            "change_pace": changes,
+            "change_slowdown": changes,
             "cancel": (workload.jobs,),
         }
         for name, shape in shapes.items():
@@ -171,7 +171,7 @@ class Scenario:
         refuse_not_positive(self.factor, "duration factor", lambda i: f"instance {i}")
         refuse_not_positive(self.bias, "bias", lambda i: f"device {i % workload.cluster.p}")
         refuse_negative(self.change_time, "time", lambda i: f"change {i}")
-        refuse_not_positive(self.change_pace, "pace", lambda i: f"change {i}", finite=False)
+        refuse_not_positive(self.change_slowdown, "slowdown", lambda i: f"change {i}", finite=False)
         refuse_negative(self.cancel, "cancellation", lambda j: f"job {j}", finite=False)
         refuse(
             (self.change_device < 0) | (self.change_device >= workload.cluster.p),
@@ -247,14 +247,14 @@ def _draw_changes(
         for what, rate, length in kinds:
             rng = generator(seed, what, d)
             for begin in np.sort(rng.random(rng.poisson(rate)) * span).tolist():
-                pace = float(rng.uniform(1.5, 4.0)) if what == "slowdowns" else np.inf
-                spells.append((begin, begin + float(rng.exponential(length)), pace))
-        rows += [(time, d, pace) for time, pace in _worst_of(spells)]
+                slowdown = float(rng.uniform(1.5, 4.0)) if what == "slowdowns" else np.inf
+                spells.append((begin, begin + float(rng.exponential(length)), slowdown))
+        rows += [(time, d, slowdown) for time, slowdown in _worst_of(spells)]
     return np.array(rows, float).reshape(-1, 3)
 
 
 def _worst_of(spells: list[tuple[float, float, float]]) -> list[tuple[float, float]]:
-    """Return (time, pace) when the worst active spell (begin, end, pace) changes.
+    """Return (time, slowdown) when the worst active spell (begin, end, slowdown) changes.
 
     Examples
     --------
@@ -266,13 +266,13 @@ def _worst_of(spells: list[tuple[float, float, float]]) -> list[tuple[float, flo
     active: list[tuple[float, float]] = []
     for time in sorted({t for begin, end, _ in spells for t in (begin, end)}):
         while coming and coming[-1][0] <= time:
-            _, end, pace = coming.pop()
-            heappush(active, (-pace, end))
+            _, end, slowdown = coming.pop()
+            heappush(active, (-slowdown, end))
         while active and active[0][1] <= time:
             heappop(active)
-        pace = -active[0][0] if active else 1.0
-        if pace != (changes[-1][1] if changes else 1.0):
-            changes.append((time, pace))
+        slowdown = -active[0][0] if active else 1.0
+        if slowdown != (changes[-1][1] if changes else 1.0):
+            changes.append((time, slowdown))
     return changes
 
 
@@ -286,7 +286,7 @@ def _draw_cancellations(workload: Workload, seed: int, share: float, span: float
 
 def _spread(workload: Workload) -> float:
     total = sum(
-        float((p.work * p.mean_pace[p.row]).sum()) * int((workload.template == t).sum())
+        float((p.work * p.mean_per_work[p.row]).sum()) * int((workload.template == t).sum())
         for t, p in enumerate(workload.problems)
     )
     return total / workload.cluster.p + float(workload.arrival.max(initial=0.0))

@@ -210,7 +210,7 @@ class Workload:
 
 
 OF_PROBLEMS = frozenset({"name", "speed", "throughput"})
-"""Fields of clusters that may differ, as the paces of each problem contain the speeds."""
+"""Fields of clusters that may differ, as the costs of each problem contain the speeds."""
 
 
 def refuse_other_machines(problems: Sequence[Problem]) -> None:

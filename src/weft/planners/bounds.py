@@ -51,7 +51,7 @@ def lower_bound(problem: Problem, *, copies: bool = False) -> float:
     if problem.n == 0:
         return 0.0
     forward = problem.arrays
-    cheapest = problem.work * problem.best_pace[problem.row]
+    cheapest = problem.work * problem.best_per_work[problem.row]
     # Added in the order in which schedules add, so exact to the last bit.
     path = float((_chain_heads(forward, cheapest) + cheapest).max())
     heads, tails, pinned = _heads_and_tails(problem, forward, cheapest, copies)
@@ -78,7 +78,7 @@ def path_bound(problem: Problem) -> float:
     >>> path_bound(Problem.from_arrays(durations, [[0, 1]], [1.0], bandwidth=1.0))
     6.0
     """
-    cheapest = problem.work * problem.best_pace[problem.row]
+    cheapest = problem.work * problem.best_per_work[problem.row]
     return float((_chain_heads(problem.arrays, cheapest) + cheapest).max(initial=0.0))
 
 
@@ -99,7 +99,7 @@ def device_tails(problem: Problem) -> FloatArray:
 
 def chain_tails(problem: Problem) -> FloatArray:
     """Return the shortest time from a finish to the end, without transfers: (n, 1)."""
-    cheapest = problem.work * problem.best_pace[problem.row]
+    cheapest = problem.work * problem.best_per_work[problem.row]
     return _chain_heads(problem.arrays.reversed(), cheapest)[:, None]
 
 
@@ -142,14 +142,14 @@ def _chain_heads(a: ProblemArrays, cheapest: FloatArray) -> FloatArray:
 
 @njit
 def _duration(a: ProblemArrays, task: int, device: int) -> float:
-    pace = a.pace[a.row[task], device]
-    return a.work[task] * pace if pace < np.inf else np.inf
+    per_work = a.per_work[a.row[task], device]
+    return a.work[task] * per_work if per_work < np.inf else np.inf
 
 
 @njit
 def _device_heads(a: ProblemArrays) -> FloatArray:
     """Compute heads per device, for which parents compete; inf: cannot run."""
-    n, p = len(a.work), a.pace.shape[1]
+    n, p = len(a.work), a.per_work.shape[1]
     head, done = np.zeros((n, p)), np.empty((n, p))
     widest = 0
     for t in range(n):
@@ -189,7 +189,7 @@ def _device_heads_of_many(a: ProblemArrays) -> FloatArray:
 
     All transfers into a device take the shortest one, and parents do not compete.
     """
-    n, p = len(a.work), a.pace.shape[1]
+    n, p = len(a.work), a.per_work.shape[1]
     head, done = np.zeros((n, p)), np.empty((n, p))
     wait, slow = _nearest(a.latency, a.per_byte)
     for t in a.order:
@@ -269,7 +269,7 @@ def _through(a: ProblemArrays, start: FloatArray, rest: FloatArray) -> float:
     longest = 0.0
     for t in range(len(a.work)):
         shortest = np.inf
-        for d in range(a.pace.shape[1]):
+        for d in range(a.per_work.shape[1]):
             if start[t, d] < np.inf:
                 shortest = min(shortest, start[t, d] + _duration(a, t, d) + rest[t, d])
         longest = max(longest, shortest)
@@ -283,31 +283,31 @@ def _area(problem: Problem, chosen: np.ndarray) -> float:
 
 def _row_totals(problem: Problem, chosen: np.ndarray) -> tuple[FloatArray, FloatArray]:
     total = np.bincount(
-        problem.row[chosen], weights=problem.work[chosen], minlength=len(problem.pace)
+        problem.row[chosen], weights=problem.work[chosen], minlength=len(problem.per_work)
     )
-    return np.asarray(total, float), problem.pace
+    return np.asarray(total, float), problem.per_work
 
 
 @njit
-def _area_bound(total: FloatArray, pace: FloatArray) -> tuple[float, FloatArray]:
-    """Maximise, over weights w of devices, the sum over rows of total x min(w x pace).
+def _area_bound(total: FloatArray, per_work: FloatArray) -> tuple[float, FloatArray]:
+    """Maximise, over weights w of devices, the sum over rows of total x min(w x per_work).
 
     Every w gives a bound. Returns the best bound and its weights.
     """
-    k, p = pace.shape
+    k, p = per_work.shape
     weight = np.empty(p)
     for d in range(p):
         units, seconds = 0.0, 0.0
         for r in range(k):
-            if pace[r, d] < np.inf:
+            if per_work[r, d] < np.inf:
                 units += total[r]
-                seconds += total[r] * pace[r, d]
+                seconds += total[r] * per_work[r, d]
         weight[d] = units / seconds if seconds > 0.0 else 1.0
     weight /= weight.sum()
     best, kept, load = -1.0, weight.copy(), np.empty(p)
     rounds = max(1, min(300, 40_000_000 // (k * p + 1)))
     for i in range(rounds):
-        value = _weighted(total, pace, weight, load)
+        value = _weighted(total, per_work, weight, load)
         if value > best:
             best = value
             kept[:] = weight
@@ -321,18 +321,20 @@ def _area_bound(total: FloatArray, pace: FloatArray) -> tuple[float, FloatArray]
 
 
 @njit
-def _weighted(total: FloatArray, pace: FloatArray, weight: FloatArray, load: FloatArray) -> float:
+def _weighted(
+    total: FloatArray, per_work: FloatArray, weight: FloatArray, load: FloatArray
+) -> float:
     value = 0.0
     load[:] = 0.0
-    for r in range(len(pace)):
+    for r in range(len(per_work)):
         if total[r] == 0.0:
             continue
         at, least = -1, np.inf
         for d in range(len(weight)):
-            if weight[d] * pace[r, d] < least:
-                at, least = d, weight[d] * pace[r, d]
+            if weight[d] * per_work[r, d] < least:
+                at, least = d, weight[d] * per_work[r, d]
         value += total[r] * least
-        load[at] += total[r] * pace[r, at]
+        load[at] += total[r] * per_work[r, at]
     return value
 
 
@@ -341,7 +343,7 @@ def _between(problem: Problem, heads: FloatArray, tails: FloatArray) -> float:
     best = 0.0
     weight = _area_bound(*_row_totals(problem, np.ones(problem.n, bool)))[1]
     for _ in range(3):  # weights of the best set may find a better set
-        share = problem.work * _least_share(problem.pace, weight)[problem.row]
+        share = problem.work * _least_share(problem.per_work, weight)[problem.row]
         value, head, tail = _window(
             share, heads, tails, np.argsort(-tails, kind="stable"), _thresholds(heads)
         )
@@ -363,8 +365,8 @@ def _shared(problem: Problem, heads: FloatArray, tails: FloatArray) -> float:
     return max(found, default=0.0)
 
 
-def _least_share(pace: FloatArray, weight: FloatArray) -> FloatArray:
-    return np.asarray((pace * weight).min(axis=1))
+def _least_share(per_work: FloatArray, weight: FloatArray) -> FloatArray:
+    return np.asarray((per_work * weight).min(axis=1))
 
 
 def _thresholds(heads: FloatArray) -> FloatArray:

@@ -33,7 +33,7 @@ def capacity_shares(problem: Problem) -> Iterator[FloatArray]:
     )
     if len(needs) * problem.p > CELL_LIMIT:
         return
-    pace = problem.pace[needs[:, 0].astype(np.int64)]
+    per_work = problem.per_work[needs[:, 0].astype(np.int64)]
     node, count = problem.cluster.node, len(problem.cluster.node_names)
     for c in range(problem.needs.shape[1]):
         room = problem.room[:, c]
@@ -47,7 +47,7 @@ def capacity_shares(problem: Problem) -> Iterator[FloatArray]:
             *((_rounded(part, cut), np.full(count, 1.0 / count)) for cut in _cuts(part)),
         ]:
             with np.errstate(invalid="ignore"):  # nothing of a device that cannot run it
-                seconds = np.where(np.isfinite(pace), pace * (share * weight[node]), np.inf)
+                seconds = np.where(np.isfinite(per_work), per_work * (share * weight[node]), np.inf)
             yield problem.work * seconds.min(axis=1)[group.reshape(-1)]
 
 

@@ -73,12 +73,12 @@ def colocation_bound(problem: Problem, known: float) -> float:
 @njit
 def refutes(a: ProblemArrays, heads: FloatArray, tails: FloatArray, target: float) -> bool:
     """Return whether no schedule without copies ends by the target."""
-    n, p = len(a.work), a.pace.shape[1]
+    n, p = len(a.work), a.per_work.shape[1]
     possible, group = np.zeros((n, p), np.bool_), np.arange(n)
     for t in range(n):
         for d in range(p):
             if heads[t, d] < np.inf:
-                length = a.work[t] * a.pace[a.row[t], d]
+                length = a.work[t] * a.per_work[a.row[t], d]
                 possible[t, d] = heads[t, d] + length + tails[t, d] <= target
     changed = True
     while changed:
@@ -117,13 +117,13 @@ def _apart(
     target: float,
 ) -> bool:
     """Return whether a parent and a child may run on different devices."""
-    for d in range(a.pace.shape[1]):
+    for d in range(a.per_work.shape[1]):
         if possible[u, d]:
-            done = heads[u, d] + a.work[u] * a.pace[a.row[u], d]
-            for e in range(a.pace.shape[1]):
+            done = heads[u, d] + a.work[u] * a.per_work[a.row[u], d]
+            for e in range(a.per_work.shape[1]):
                 if e != d and possible[v, e]:
                     arrival = done + (a.latency[d, e] + data * a.per_byte[d, e])
-                    length = a.work[v] * a.pace[a.row[v], e]
+                    length = a.work[v] * a.per_work[a.row[v], e]
                     if arrival + length + tails[v, e] <= target:
                         return True
     return False
@@ -181,7 +181,7 @@ def _sequence_fits(
         for k in by_tail:
             t = tasks[k]
             if heads[t, d] >= least:
-                total += a.work[t] * a.pace[a.row[t], d]
+                total += a.work[t] * a.per_work[a.row[t], d]
                 if least + total + tails[t, d] > target:
                     return False
     return True

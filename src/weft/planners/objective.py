@@ -231,8 +231,8 @@ class Objective:
 
     def _least(self, problem: Problem, rate: FloatArray) -> float:
         """Return the value of all tasks on the devices that are cheapest for them."""
-        cheapest = np.where(np.isfinite(problem.pace), problem.pace, 0.0) * rate
-        cheapest = np.where(np.isfinite(problem.pace), cheapest, np.inf).min(axis=1)
+        cheapest = np.where(np.isfinite(problem.per_work), problem.per_work, 0.0) * rate
+        cheapest = np.where(np.isfinite(problem.per_work), cheapest, np.inf).min(axis=1)
         return float((problem.work * cheapest[problem.row]).sum()) * (1.0 - 1e-9)
 
     def _prices(self, problem: Problem) -> FloatArray:
@@ -351,7 +351,7 @@ def union(problems: Sequence[Problem], *, name: str = "batch") -> tuple[Problem,
     refuse_other_machines(problems)
     cluster = problems[0].cluster
     sizes = [p.n for p in problems]
-    first, rows = offsets(sizes), offsets([len(p.pace) for p in problems])
+    first, rows = offsets(sizes), offsets([len(p.per_work) for p in problems])
     flows = [p.workflow for p in problems]
     kinds = tuple(dict.fromkeys(k for w in flows for k in w.kinds))
     workflow = Workflow(
@@ -377,6 +377,6 @@ def union(problems: Sequence[Problem], *, name: str = "batch") -> tuple[Problem,
         cluster,
         frozen(np.concatenate([p.work for p in problems])),
         frozen(np.concatenate([p.row + o for p, o in zip(problems, rows, strict=False)])),
-        frozen(np.ascontiguousarray(np.concatenate([p.pace for p in problems]))),
+        frozen(np.ascontiguousarray(np.concatenate([p.per_work for p in problems]))),
     )
     return made, tuple(np.repeat(np.arange(len(problems)), sizes).tolist())

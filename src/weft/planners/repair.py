@@ -2,7 +2,7 @@
 
 Tasks keep their order and, as far as they can, their devices; one pass in the order of their starts
 gives them new times (right-shift rescheduling; Vieira, Herrmann and Lin 2003). Among many devices
-whose paces are close, each takes the queue of the next faster one from the lost device on, so that
+whose speeds are close, each takes the queue of the next faster one from the lost device on, so that
 tasks stay beside those whose results they read. Other tasks of a lost device, and tasks that would
 make the plan longer than the tasks before them already do, go to the end of the queue of the device
 where they are least late. A pass reads every edge once, so it takes a small fraction of the time of
@@ -118,7 +118,7 @@ def replan(
     prepare(plan)
     tables, problem = _TABLES[plan], plan.problem
     gone = _lost(problem, [lost] if isinstance(lost, str) else lost)
-    work, pace = problem.work, problem.pace
+    work, per_work = problem.work, problem.per_work
     if longer:
         factor = _factors(problem, longer)
         work = work.copy()
@@ -128,9 +128,9 @@ def replan(
         changed_work[tables.place[list(factor)]] = work[list(factor)]
         tables = tables._replace(work=changed_work)
     if gone.any():
-        pace = np.where(gone, np.inf, pace)
-        _refuse_stranded(problem, pace)
-    changed = _changed(problem, frozen(work), frozen(pace))
+        per_work = np.where(gone, np.inf, per_work)
+        _refuse_stranded(problem, per_work)
+    changed = _changed(problem, frozen(work), frozen(per_work))
     a = changed.arrays
     rows = Rows(np.empty(problem.n, np.int64), np.empty(problem.n), np.empty(problem.n))
     on, end = np.empty(problem.n, np.int32), np.empty(problem.n)  # by numpy: with large pages
@@ -186,20 +186,20 @@ def _heirs(problem: Problem, tables: PlanTables, gone: BoolArray) -> ShortArray:
 
     A lost device in the result means that each task of the queue goes where it is least late. If
     that costs little, the remaining devices take the queues of the fastest devices, in the order of
-    their paces.
+    their speeds.
     """
     same = np.arange(problem.p, dtype=np.int32)
     if not gone.any() or np.isnan(tables.latency):
         return same
-    can = np.isfinite(problem.pace)
-    pace = np.where(can, problem.pace, 0.0).sum(axis=0) / np.maximum(can.sum(axis=0), 1)
-    queues = np.lexsort((pace, ~can.any(axis=0)))
+    can = np.isfinite(problem.per_work)
+    per_work = np.where(can, problem.per_work, 0.0).sum(axis=0) / np.maximum(can.sum(axis=0), 1)
+    queues = np.lexsort((per_work, ~can.any(axis=0)))
     left = queues[~gone[queues]]
     heirs = same.copy()
     heirs[queues[: len(left)]] = left
     heirs[queues[len(left) :]] = np.flatnonzero(gone)
     taken = queues[: len(left)]
-    slower = pace[left] / np.where(pace[taken] > 0.0, pace[taken], np.inf)
+    slower = per_work[left] / np.where(per_work[taken] > 0.0, per_work[taken], np.inf)
     seconds = float(tables.busy[taken].sum())
     cost = float((tables.busy[taken] * slower).sum()) - seconds
     return heirs if cost <= TAKEOVER * seconds else same
@@ -214,7 +214,7 @@ def _factors(problem: Problem, longer: Mapping[str | int, float]) -> dict[int, f
                 f"task '{problem.workflow.task_name(number)}' is to take {by} times as long; the "
                 "factor must be a finite number above zero"
             )
-        least = float(problem.pace[problem.row[number]].min())
+        least = float(problem.per_work[problem.row[number]].min())
         if not float(problem.work[number]) * by * least < np.inf:
             raise InvalidInput(
                 f"task '{problem.workflow.task_name(number)}' is to take {by:g} times as long, "
@@ -240,23 +240,24 @@ def _number(problem: Problem, task: str | int) -> int:
     return number
 
 
-def _refuse_stranded(problem: Problem, pace: FloatArray) -> None:
-    without = np.isinf(pace.min(axis=1, initial=np.inf))
+def _refuse_stranded(problem: Problem, per_work: FloatArray) -> None:
+    without = np.isinf(per_work.min(axis=1, initial=np.inf))
     if without.any() and (stranded := without[problem.row]).any():
         name = problem.workflow.task_name(int(np.flatnonzero(stranded)[0]))
         raise InvalidInput(f"task '{name}' fits none of the devices that are left")
 
 
-def _changed(problem: Problem, work: FloatArray, pace: FloatArray) -> Problem:
+def _changed(problem: Problem, work: FloatArray, per_work: FloatArray) -> Problem:
     """Return the problem with other costs.
 
     Validation of a new problem would take longer than the repair.
     """
     made = copy(problem)
-    for key in ("mean_pace", "best_pace"):
+    for key in ("mean_per_work", "best_per_work"):
         made.__dict__.pop(key, None)
-    pace = np.ascontiguousarray(pace)
-    assign(made, work=work, pace=frozen(pace), arrays=problem.arrays._replace(work=work, pace=pace))
+    per_work = np.ascontiguousarray(per_work)
+    arrays = problem.arrays._replace(work=work, per_work=per_work)
+    assign(made, work=work, per_work=frozen(per_work), arrays=arrays)
     return made
 
 
@@ -317,7 +318,7 @@ def _tails(a: ProblemArrays, order: IntArray, device: IntArray) -> FloatArray:
 
     A queue holds the later tasks of the same device.
     """
-    tail, behind = np.zeros(len(order)), np.zeros(a.pace.shape[1])
+    tail, behind = np.zeros(len(order)), np.zeros(a.per_work.shape[1])
     for i in range(len(order) - 1, -1, -1):
         t = order[i]
         d, rest = device[t], behind[device[t]]
@@ -325,7 +326,7 @@ def _tails(a: ProblemArrays, order: IntArray, device: IntArray) -> FloatArray:
             there = device[a.succ[e]]
             move = a.latency[d, there] + a.succ_data[e] * a.per_byte[d, there]
             rest = max(rest, move + tail[a.succ[e]])
-        tail[t] = rest + a.work[t] * a.pace[a.row[t], d]
+        tail[t] = rest + a.work[t] * a.per_work[a.row[t], d]
         behind[d] = tail[t]
     return tail
 
@@ -354,13 +355,13 @@ def _repair(
     is earlier. The plan becomes longer by the largest lateness. So a task gets another device only
     if it is later than all tasks before it by more than `tolerance` seconds.
     """
-    n, p = len(x.task), a.pace.shape[1]
+    n, p = len(x.task), a.per_work.shape[1]
     free, ready, upcoming = np.zeros(p), np.zeros(p), np.empty(p)
     for d in range(p):
         upcoming[heirs[d]] = x.soonest[d]  # no two devices share an heir
     worst = 0.0  # lateness that no device could avoid
     for i in range(n):
-        d, units, costs = heirs[x.device[i]], x.work[i], a.pace[x.row[i]]
+        d, units, costs = heirs[x.device[i]], x.work[i], a.per_work[x.row[i]]
         upcoming[d] = x.latest[x.behind[i]] if x.behind[i] < n else np.inf
         seconds, begin, late = 0.0, 0.0, np.inf
         if costs[d] < np.inf:

@@ -134,7 +134,7 @@ class Replays:
         """Make the simulation and a copy of what it changes."""
         workload = Workload.of(self.problem)
         self.place = self.problem.workflow.place
-        able = np.isfinite(self.problem.pace[self.problem.row]).argmax(axis=1)
+        able = np.isfinite(self.problem.per_work[self.problem.row]).argmax(axis=1)
         any_plan = Schedule.of(device=able, start=self.place, finish=self.place)
         self._sim = make_sim(workload, Scenario.of(workload), [any_plan], eager=True)
         changing = [getattr(self._sim, name) for name in CHANGING]
@@ -202,7 +202,7 @@ def _move(
 ) -> tuple[IntArray, FloatArray]:
     """Return devices and keys with another device or place for one task."""
     task, kind = int(rng.integers(problem.n)), rng.random()
-    able = np.isfinite(problem.pace[problem.row[task]])
+    able = np.isfinite(problem.per_work[problem.row[task]])
     tried, place = device.copy(), key.copy()
     low, high = _window(problem, key, task)
     if kind < BESIDE:
@@ -216,7 +216,7 @@ def _move(
     target = devices[rng.integers(len(devices))]
     if BESIDE <= kind < BESIDE + TOGETHER:
         follow = _followers(problem, device, task)
-        able_too = np.isfinite(problem.pace[problem.row[follow], target])
+        able_too = np.isfinite(problem.per_work[problem.row[follow], target])
         tried[follow[able_too]] = target
         return tried, place
     tried[task] = target

@@ -37,7 +37,9 @@ def shares_seen(problem: Problem, schedule: Schedule) -> FloatArray:
     """Return the share (kinds,) of the full set-up in a replayed schedule."""
     w, s = problem.workflow, schedule
     full = _full_setups(problem)[w.kind[s.task], s.device]
-    had = s.finish - s.start - problem.work[s.task] * problem.pace[problem.row[s.task], s.device]
+    had = (
+        s.finish - s.start - problem.work[s.task] * problem.per_work[problem.row[s.task], s.device]
+    )
     paid = np.bincount(w.kind[s.task], np.maximum(had, 0.0), len(w.kinds))
     most = np.bincount(w.kind[s.task], full, len(w.kinds))
     return np.minimum(1.0, paid / np.where(most > 0, most, 1.0))

@@ -58,7 +58,7 @@ class RulePolicy:
         return sorted(view.ready.tolist(), key=lambda i: (self._keys[i], i))
 
     def _by_task(self, view: View) -> Decision | None:
-        usable = np.isfinite(view.pace) if self.placement == "eft" else view.idle
+        usable = np.isfinite(view.slowdown) if self.placement == "eft" else view.idle
         devices = np.flatnonzero(usable).tolist()
         for instance in self._in_order(view) if devices else ():
             device = self._place(view, instance, devices)
@@ -124,7 +124,7 @@ def _depth(problem: Problem) -> FloatArray:
 
 
 def _shortest(problem: Problem) -> FloatArray:
-    return problem.work * problem.best_pace[problem.row]
+    return problem.work * problem.best_per_work[problem.row]
 
 
 def _rank(problem: Problem) -> FloatArray:

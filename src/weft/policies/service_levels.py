@@ -33,7 +33,7 @@ def shortest_rest(problem: Problem) -> FloatArray:
     >>> shortest_rest(Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]])).tolist()
     [4.0, 3.0]
     """
-    w, rest = problem.workflow, problem.work * problem.best_pace[problem.row]
+    w, rest = problem.workflow, problem.work * problem.best_per_work[problem.row]
     for u in w.order[::-1].tolist():
         rest[u] += rest[w.children(u)].max(initial=0.0)
     return np.asarray(rest)

@@ -49,7 +49,7 @@ def predicted_trace(trace: Trace, decider: Any) -> Trace:
         trace.scenario,
         change_time=np.zeros(0),
         change_device=np.zeros(0, np.int64),
-        change_pace=np.zeros(0),
+        change_slowdown=np.zeros(0),
     )
     future = replace(future, cancel=np.full(trace.workload.jobs, np.inf))
     return simulate(

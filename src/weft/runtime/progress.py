@@ -134,7 +134,7 @@ class Progress(Observer):
         """Compute the share of each instance in the work, by its estimate."""
         if not self._weights:
             for problem in (life.workload.problem_of(j) for j in range(life.workload.jobs)):
-                self._weights += (problem.work * problem.best_pace[problem.row]).tolist()
+                self._weights += (problem.work * problem.best_per_work[problem.row]).tolist()
             if not any(self._weights):
                 self._weights = [1.0] * len(self._weights)
             self._all = sum(self._weights)
@@ -245,7 +245,7 @@ def _row(cells: Sequence[str], width: int) -> str:
 def _doing(life: LiveLifecycle, device: int) -> str:
     machine = life.machines[device]
     running = machine.running  # the run continues while this draws
-    if machine.pace == inf:
+    if machine.slowdown == inf:
         return "down"
     if running is None or not running.members:
         return "idle"

@@ -119,7 +119,7 @@ class StatusReader:
             group.expected if group is not None and running else None,
             sum(len(g.members) for g in list(machine.queue)),
             (min(busy / now, 1.0) if now > 0 else 0.0) if self._count_busy else None,
-            machine.pace == inf,
+            machine.slowdown == inf,
         )
 
 

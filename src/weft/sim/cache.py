@@ -38,7 +38,7 @@ class KindCache:
         self.last: str | None = None
 
     def seconds(self, kind: str) -> float:
-        """Return the seconds of set-up before a group of a kind, at pace 1."""
+        """Return the seconds of set-up before a group of a kind, at slowdown 1."""
         row = self._row(kind)
         seconds = 0.0 if kind in self.used or row[PINNED] > 0 else row[SECONDS]
         return seconds + self._switch if self.last not in {None, kind} else seconds

@@ -117,7 +117,7 @@ class ExecutionColumns(Sequence[Execution]):
 class Machine:
     """A device at work."""
 
-    pace: float = 1.0
+    slowdown: float = 1.0
     blocked_until: float = -inf
     running: Group | None = None
     queue: deque[Group] = field(default_factory=deque)

@@ -102,7 +102,7 @@ class Lifecycle(LifecycleState):
     def start_due(self, device: int, now: float) -> Start | Wake | None:
         """Start the head of a device's queue if possible, else return when to look again."""
         machine = self.machines[device]
-        if machine.pace == inf or machine.running is not None:
+        if machine.slowdown == inf or machine.running is not None:
             return None
         if now < machine.blocked_until:
             return Wake(device, machine.blocked_until)
@@ -161,14 +161,14 @@ class Lifecycle(LifecycleState):
             )
         return group
 
-    def change_pace(self, device: int, pace: float, now: float) -> Group | None:
+    def change_slowdown(self, device: int, slowdown: float, now: float) -> Group | None:
         """Set the slowdown of a device (inf: it fails); return the lost group, if any."""
         machine = self.machines[device]
-        old, machine.pace = machine.pace, pace
-        if pace < inf:
+        old, machine.slowdown = machine.slowdown, slowdown
+        if slowdown < inf:
             group = machine.running
             if group is not None and group.expected > now:
-                group.expected = now + (group.expected - now) * (pace / old)
+                group.expected = now + (group.expected - now) * (slowdown / old)
             return None
         note = f"device '{self.workload.cluster.names[device]}' failed"
         if self.caches:
@@ -277,7 +277,7 @@ class Lifecycle(LifecycleState):
 
     def _set_up(self, group: Group, machine: Machine, now: float) -> None:
         cache, kind = self.caches[group.device], self.kind_name(group.members[0])
-        group.setup = cache.seconds(kind) * machine.pace
+        group.setup = cache.seconds(kind) * machine.slowdown
         cache.load(kind)
         group.expected = now + (self.expected(group.members, group.device) + group.setup)
 

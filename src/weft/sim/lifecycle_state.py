@@ -109,7 +109,7 @@ class LifecycleState:
             return None
         if self.stories.state[instance] not in POOL:
             return f"it is {self.stories.state[instance]}, not ready"
-        if self.machines[device].pace < inf:
+        if self.machines[device].slowdown < inf:
             return None
         return f"device '{self.workload.cluster.names[device]}' is down"
 
@@ -162,11 +162,11 @@ class LifecycleState:
         return latest
 
     def expected(self, members: Sequence[int], device: int) -> float:
-        """Return the expected seconds of a group on a device, at its present pace."""
-        pace = self.machines[device].pace
+        """Return the expected seconds of a group on a device, at its present slowdown."""
+        slowdown = self.machines[device].slowdown
         longest = 0.0
         for i in members:
-            longest = max(longest, self.problem(i).duration(self.place[i][1], device) * pace)
+            longest = max(longest, self.problem(i).duration(self.place[i][1], device) * slowdown)
         return longest * self.growth(members, device)
 
     def setup(self, instance: int, device: int) -> float:
@@ -177,7 +177,7 @@ class LifecycleState:
         if not self.caches:
             return 0.0
         cache = self._cache_after_queue(device)
-        return cache.seconds(self.kind_name(instance)) * self.machines[device].pace
+        return cache.seconds(self.kind_name(instance)) * self.machines[device].slowdown
 
     def kind_name(self, instance: int) -> str:
         """Return the name of the kind of an instance."""
@@ -192,12 +192,12 @@ class LifecycleState:
     def idle(self, device: int, now: float) -> bool:
         """Return whether a device is up, not blocked, and has nothing running or queued."""
         m = self.machines[device]
-        return m.pace < inf and now >= m.blocked_until and m.running is None and not m.queue
+        return m.slowdown < inf and now >= m.blocked_until and m.running is None and not m.queue
 
     def free_at(self, device: int, now: float) -> float:
         """Return when a device is expected to finish its commitments; inf when down."""
         machine = self.machines[device]
-        if machine.pace == inf:
+        if machine.slowdown == inf:
             return inf
         t = now if machine.running is None else max(now, machine.running.expected)
         t = max(t, machine.blocked_until)
@@ -207,7 +207,7 @@ class LifecycleState:
             seconds = self.expected(group.members, device)
             if cache is not None:
                 kind = self.kind_name(group.members[0])
-                seconds += cache.seconds(kind) * machine.pace
+                seconds += cache.seconds(kind) * machine.slowdown
                 cache.load(kind)
             t = max(t, there) + seconds
         return t
@@ -220,8 +220,8 @@ class LifecycleState:
         seconds = np.zeros((len(kinds), len(self.machines)))
         for d, machine in enumerate(self.machines):
             cache = self._cache_after_queue(d)
-            up = machine.pace < inf
-            seconds[:, d] = [cache.seconds(k) * machine.pace if up else inf for k in kinds]
+            up = machine.slowdown < inf
+            seconds[:, d] = [cache.seconds(k) * machine.slowdown if up else inf for k in kinds]
         used = [[c.used.get(k, 0) for k in kinds] for c in self.caches]
         last = [kinds.index(c.last) if c.last in kinds else -1 for c in self.caches]
         return {"loaded": np.column_stack((np.array(used, np.int64), last)), "setup": seconds}
@@ -248,7 +248,7 @@ class LifecycleState:
             ready=np.array(self.ready, np.int64),
             free_at=np.array([self.free_at(d, now) for d in devices]),
             idle=np.array([self.idle(d, now) for d in devices]),
-            pace=np.array([m.pace for m in self.machines]),
+            slowdown=np.array([m.slowdown for m in self.machines]),
             ran_on=np.array([device for device, _ in first], np.int64),
             finished_at=np.array([finish for _, finish in first], np.float64),
             started_at=self.started_at(),

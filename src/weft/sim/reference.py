@@ -84,7 +84,7 @@ class Simulation:
         self.ends = [inf for _ in self.devices]
         """When the running group of each device finishes; inf: nothing runs."""
         self.wakes = [inf for _ in self.devices]
-        columns = (scenario.change_time, scenario.change_device, scenario.change_pace)
+        columns = (scenario.change_time, scenario.change_device, scenario.change_slowdown)
         self.changes = list(zip(*(column.tolist() for column in columns), strict=True))
         self.cancels: list[float] = scenario.cancel.tolist()
         self.arrivals: list[float] = self.workload.arrival.tolist()
@@ -136,13 +136,13 @@ class Simulation:
 
     def _changes(self) -> None:
         while self.changes and self.changes[0][0] <= self.now:
-            _, device, pace = self.changes.pop(0)
-            old = self.life.machines[device].pace
-            self.life.change_pace(device, pace, self.now)
-            if pace == inf:
+            _, device, slowdown = self.changes.pop(0)
+            old = self.life.machines[device].slowdown
+            self.life.change_slowdown(device, slowdown, self.now)
+            if slowdown == inf:
                 self.ends[device] = inf
             elif self.ends[device] < inf:
-                self.ends[device] = self.now + (self.ends[device] - self.now) * (pace / old)
+                self.ends[device] = self.now + (self.ends[device] - self.now) * (slowdown / old)
 
     def _cancellations(self) -> None:
         for job in self._jobs_left():
@@ -198,10 +198,10 @@ class Simulation:
         longest = 0.0
         for i in group.members:
             problem, task = self.life.problem(i), self.life.place[i][1]
-            seconds = float(problem.work[task]) * float(problem.pace[problem.row[task], d])
+            seconds = float(problem.work[task]) * float(problem.per_work[problem.row[task], d])
             seconds *= float(self.scenario.factor[i])
             seconds *= float(self.scenario.bias[self.life.kind[i], d])
-            longest = max(longest, seconds * self.life.machines[d].pace)
+            longest = max(longest, seconds * self.life.machines[d].slowdown)
         return longest * self.life.growth(group.members, d) + group.setup
 
     def _checked_device(self, said: Decision | Block) -> int:
@@ -269,7 +269,7 @@ class Simulation:
             if any(position):
                 name = self.workload.cluster.names[device]
                 ahead = position.index(True)
-                if machine.pace == inf:
+                if machine.slowdown == inf:
                     return f"{called} is queued on device '{name}', which is down for good"
                 head = self.life.stories.names[machine.queue[0].members[0]]
                 return f"{called} is queued on device '{name}'" + (
@@ -278,7 +278,7 @@ class Simulation:
         if self.plans is not None:
             return f"{called} is {state}, and no row of the schedule runs it"
         names = self.workload.cluster.names
-        down = [n for n, m in zip(names, self.life.machines, strict=True) if m.pace == inf]
+        down = [n for n, m in zip(names, self.life.machines, strict=True) if m.slowdown == inf]
         return f"{called} is {state} and the policy waits" + (
             f" (devices down for good: {', '.join(down)})" if down else ""
         )
@@ -322,7 +322,7 @@ def _device_for(placement: str, life: Lifecycle, instance: int, now: float) -> i
     devices = [
         d
         for d in range(len(life.machines))
-        if life.machines[d].pace < inf and life.can_run(instance, d)
+        if life.machines[d].slowdown < inf and life.can_run(instance, d)
     ]
     if placement != "eft":
         devices = [d for d in devices if life.idle(d, now) and life.room.fits([instance], d)]

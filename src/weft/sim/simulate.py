@@ -88,7 +88,7 @@ def _run_policy(workload: Workload, policy: Policy, sim: Sim) -> int:
                 and sim.inst["status"][decision.instance] == READY
             )
             refuse_decision(
-                workload, policy.name, decision, ready=bool(ready), pace=sim.device["pace"]
+                workload, policy.name, decision, ready=bool(ready), slowdown=sim.device["slowdown"]
             )
             if decision.copy < 0:
                 commit(sim, decision.instance, decision.device)
@@ -120,7 +120,7 @@ def refuse_copy(workload: Workload, policy: str, decision: Decision, sim: Sim) -
 
 
 def refuse_decision(
-    workload: Workload, policy: str, decision: Decision, *, ready: bool, pace: FloatArray
+    workload: Workload, policy: str, decision: Decision, *, ready: bool, slowdown: FloatArray
 ) -> None:
     """Raise `InvalidInput` for an impossible decision, naming policy, task and device."""
     if not 0 <= decision.instance < workload.instances:
@@ -138,7 +138,7 @@ def refuse_decision(
     device = workload.cluster.names[decision.device]
     if not ready:
         raise InvalidInput(f"{what} to device '{device}', but the task is not ready")
-    if np.isinf(pace[decision.device]):
+    if np.isinf(slowdown[decision.device]):
         raise InvalidInput(f"{what} to device '{device}', which is down")
     if np.isinf(workload.problem_of(job).duration(task, decision.device)):
         raise InvalidInput(f"{what} to device '{device}', which cannot run it")
@@ -151,10 +151,10 @@ class _ViewFactory:
         self.workload, self.sim, self.eager = workload, sim, bool(sim.world[0]["eager"])
         self.chooser = choosers(workload)
         self.started, self.known = np.full(len(sim.inst), np.nan), np.zeros(1, np.int64)
-        self.ran_on, self.done_at, self.pace = (
+        self.ran_on, self.done_at, self.slowdown = (
             frozen(sim.inst["ran_on"]),
             frozen(sim.inst["done_at"]),
-            frozen(sim.device["pace"]),
+            frozen(sim.device["slowdown"]),
         )
 
     def _started(self) -> FloatArray:
@@ -170,7 +170,7 @@ class _ViewFactory:
             ready=_ready(sim),
             free_at=_free_all(sim),
             idle=_idle_all(sim),
-            pace=self.pace,
+            slowdown=self.slowdown,
             ran_on=self.ran_on,
             finished_at=self.done_at,
             started_at=self._started(),
@@ -322,7 +322,7 @@ def _transfers(workload: Workload, sim: Sim) -> Transfers:
 
 def _stuck(workload: Workload, decider: DecisionSource, sim: Sim) -> Stuck:
     left = int(np.isnan(sim.job["finish"][:-1]).sum())
-    down = [workload.cluster.names[d] for d in np.flatnonzero(np.isinf(sim.device["pace"]))]
+    down = [workload.cluster.names[d] for d in np.flatnonzero(np.isinf(sim.device["slowdown"]))]
     why = (
         f"devices down: {', '.join(down)}"
         if down

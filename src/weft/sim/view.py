@@ -53,7 +53,7 @@ class View:
     ready : (r,) instances that can be committed, by number: oldest job first
     free_at : (p,) expected end of all commitments of a device; `now` when idle, inf when down
     idle : (p,) whether the device is up, not blocked, and has nothing running or committed
-    pace : (p,) present slowdown factor of a device; inf: down
+    slowdown : (p,) how many times as long as estimated a device takes now; inf: down
     ran_on : (instances,) the device that finished an instance first; -1 before
     finished_at : (instances,) when; NaN before
     started_at : (instances,) start of the running or first finished execution; NaN before
@@ -73,7 +73,7 @@ class View:
     ready: IntArray
     free_at: FloatArray
     idle: BoolArray
-    pace: FloatArray
+    slowdown: FloatArray
     ran_on: IntArray
     finished_at: FloatArray
     started_at: FloatArray
@@ -93,13 +93,13 @@ class View:
         """
         ended = int(np.count_nonzero(~np.isnan(self.finished_at)))
         ended += sum(map(len, self.copies.values()))
-        return self.now, ended, self.jobs.tobytes(), self.pace.tobytes()
+        return self.now, ended, self.jobs.tobytes(), self.slowdown.tobytes()
 
     def duration(self, instance: int, device: int) -> float:
         """Return expected seconds at the present slowdown; inf where it cannot run."""
         job, task = self.workload.task_of(instance)
         seconds = self.workload.problem_of(job).duration(task, device)
-        return seconds * float(self.pace[device]) if seconds < np.inf else np.inf
+        return seconds * float(self.slowdown[device]) if seconds < np.inf else np.inf
 
     def seconds(self, instance: int, device: int) -> float:
         """Return expected seconds of set-up and duration, if committed to a device now."""
@@ -135,7 +135,7 @@ class View:
         """Return `arrival` on each device: (p,)."""
         problem = self.workload.problem_of(self.workload.task_of(instance)[0])
         data, links = problem.workflow.data, problem.cluster
-        latest = np.zeros(len(self.pace))
+        latest = np.zeros(len(self.slowdown))
         for edge, sent in self._inputs(instance):
             came = np.full(len(latest), np.inf)
             for origin, when in sent:

@@ -93,7 +93,7 @@ def test_static_graphs(data):
     assert classic.transfer(0, 0, 1) == 18.0
     assert classic.transfer(0, 1, 1) == 0.0
     large = formats.load(data / "static_graphs" / "L_n1000_P32.npz")
-    assert (large.n, large.p, large.pace.shape) == (
+    assert (large.n, large.p, large.per_work.shape) == (
         1000,
         32,
         (1, 32),

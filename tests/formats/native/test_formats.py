@@ -19,7 +19,18 @@ from tests.support.strategies import clusters, futures, problems, workloads
 from weft import formats
 from weft.errors import InvalidInput, UnknownName, WeftError
 from weft.formats.native.cluster_toml import read_cluster_toml
-from weft.model import Choices, Cluster, Device, Links, Problem, Schedule, Trace, Workflow
+from weft.model import (
+    Choices,
+    Cluster,
+    Device,
+    Links,
+    Problem,
+    Scenario,
+    Schedule,
+    Trace,
+    Workflow,
+    Workload,
+)
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 
@@ -298,8 +309,8 @@ def test_measured_costs_survive(folder, suffix):
     plain = Problem.bind(
         Workflow(work=[1.0, 2.0], src=[0], dst=[1], data=[8.0]), Cluster(speed=[1.0, 2.0])
     )
-    pace = np.array([[0.5, np.inf], [3.0, 0.25]])
-    measured = Problem(plain.workflow, plain.cluster, plain.work, np.array([1, 0]), pace)
+    per_work = np.array([[0.5, np.inf], [3.0, 0.25]])
+    measured = Problem(plain.workflow, plain.cluster, plain.work, np.array([1, 0]), per_work)
     formats.save(measured, folder / f"x{suffix}")
     again = formats.load(folder / f"x{suffix}")
     assert np.array_equal(again.durations(), measured.durations())
@@ -309,6 +320,19 @@ def test_measured_costs_survive(folder, suffix):
     assert weft.check(trace.workload, trace) == []
 
 
+def test_keys_of_files_stay_whatever_the_fields_are_called(folder):
+    plain = Problem.from_arrays([[2.0, 1.0], [3.0, 4.0]], [[0, 1]], [10.0], bandwidth=5.0)
+    measured = Problem(plain.workflow, plain.cluster, plain.work, plain.row, plain.per_work * 2)
+    future = Scenario.of(Workload.of(measured), changes=[(0.5, 1, 2.0)])
+    formats.save(weft.simulate(measured, "eft", scenario=future), folder / "x.json")
+    content = json.loads((folder / "x.json").read_text())
+    assert content["scenario"]["change_pace"] == [2.0]
+    assert set(content["workload"]["workflows"][0]["costs"]) == {"work", "row", "pace"}
+    trace = formats.load_trace(folder / "x.json")
+    assert trace.scenario.change_slowdown.tolist() == [2.0]
+    assert np.array_equal(trace.workload.problems[0].per_work, measured.per_work)
+
+
 @pytest.mark.parametrize(
     "costs", [{"row": [0, 5]}, {"row": [-1, 0]}, {"pace": [[1.0]]}, {"work": [-1.0, 1.0]}, {"x": 1}]
 )
@@ -316,7 +340,7 @@ def test_wrong_costs_are_refused(folder, costs):
     plain = Problem.bind(
         Workflow(work=[1.0, 2.0], src=[0], dst=[1], data=[8.0]), Cluster(speed=[1.0, 2.0])
     )
-    bent = Problem(plain.workflow, plain.cluster, plain.work, plain.row, plain.pace * 2)
+    bent = Problem(plain.workflow, plain.cluster, plain.work, plain.row, plain.per_work * 2)
     formats.save(bent, folder / "x.json")
     content = json.loads((folder / "x.json").read_text())
     content["workflow"]["costs"] |= costs

@@ -70,14 +70,14 @@ def test_it_recovers_from_a_change_within_ten_tasks_and_again(factor):
     model = DurationModel(("size",), logs=("size",))
     size = rng.uniform(1, 10, 400)
     model.fit(size[:100, None], size[:100])
-    pace = 1.0
+    slowdown = 1.0
     for phase, start in enumerate(range(100, 400, 100)):
-        pace = factor if phase % 2 == 0 else 1.0
+        slowdown = factor if phase % 2 == 0 else 1.0
         for x in size[start : start + 10]:
-            model.observe([x], pace * x)
+            model.observe([x], slowdown * x)
         for x in size[start + 10 : start + 100]:
-            assert model.predict([x]).median == pytest.approx(pace * x, rel=0.35)
-            model.observe([x], pace * x)
+            assert model.predict([x]).median == pytest.approx(slowdown * x, rel=0.35)
+            model.observe([x], slowdown * x)
 
 
 def test_it_follows_a_drift():

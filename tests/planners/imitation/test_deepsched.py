@@ -138,7 +138,7 @@ def test_the_stream_is_the_same_every_time_and_from_anywhere():
     one = [p for p, _ in zip(data.problem_stream(5, largest=200), range(6), strict=False)]
     two = [p for p, _ in zip(data.problem_stream(5, first=3, largest=200), range(3), strict=False)]
     for a, b in zip(one[3:], two, strict=True):
-        assert np.array_equal(a.pace, b.pace)
+        assert np.array_equal(a.per_work, b.per_work)
         assert np.array_equal(a.workflow.data, b.workflow.data)
         assert np.array_equal(a.work, b.work)
 

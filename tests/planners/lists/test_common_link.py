@@ -60,7 +60,7 @@ def test_the_same_plan_as_for_any_links(
         link = common_link(a.latency, a.per_byte)
         assert link is not None
         assert link.alone == (links != "nodes")
-        able = np.isfinite(problem.pace[problem.row]).argmax(axis=1)
+        able = np.isfinite(problem.per_work[problem.row]).argmax(axis=1)
         some = np.where(np.arange(problem.n) % 3 == 0, able, ANYWHERE)
         for pin in (np.full(problem.n, ANYWHERE), some):
             expected, found = insert_in_order(a, order, pin), insert(a, order, pin)

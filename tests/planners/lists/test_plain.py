@@ -121,7 +121,7 @@ def mean(values: list[float]) -> float:
 
 
 def mean_seconds(d: Draft, task: int) -> float:
-    return float(d.problem.work[task]) * float(d.problem.mean_pace[d.problem.row[task]])
+    return float(d.problem.work[task]) * float(d.problem.mean_per_work[d.problem.row[task]])
 
 
 def mean_link(problem: Problem) -> tuple[float, float]:
@@ -267,10 +267,10 @@ def batch(d: Draft, key) -> None:
 
 
 def typical(d: Draft, task: int) -> float:
-    pace = [float(x) for x in d.problem.pace[d.problem.row[task]]]
-    middle = median(pace)
+    per_work = [float(x) for x in d.problem.per_work[d.problem.row[task]]]
+    middle = median(per_work)
     return float(d.problem.work[task]) * (
-        middle if middle < INF else max(x for x in pace if x < INF)
+        middle if middle < INF else max(x for x in per_work if x < INF)
     )
 
 
@@ -422,7 +422,7 @@ def upward_quickly(problem: Problem) -> list[float]:
     """The upward rank of a graph that is numbered topologically, as these are."""
     latency, per_byte = mean_link(problem)
     w = problem.workflow
-    rank = (problem.work * problem.mean_pace[problem.row]).tolist()
+    rank = (problem.work * problem.mean_per_work[problem.row]).tolist()
     below = [0.0] * problem.n
     edges = sorted(zip(w.src.tolist(), w.dst.tolist(), w.data.tolist(), strict=True))
     for t in reversed(range(problem.n)):

@@ -112,7 +112,7 @@ def test_valid_and_the_same_for_any_number_of_threads(problem: Problem, parts: i
 @given(PLAIN, st.randoms(use_true_random=False))
 def test_append_equals_its_twin(problem: Problem, random) -> None:  # type: ignore[no-untyped-def]
     order = problem.workflow.order
-    able = [np.flatnonzero(np.isfinite(problem.pace[r])).tolist() for r in problem.row]
+    able = [np.flatnonzero(np.isfinite(problem.per_work[r])).tolist() for r in problem.row]
     device = np.array([random.choice(devices) for devices in able], np.int64)
     rows = Rows(device, np.empty(problem.n), np.empty(problem.n))
     append(problem.arrays, order, rows, np.full(2, np.nan))

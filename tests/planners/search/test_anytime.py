@@ -252,7 +252,7 @@ def test_mean_completion_of_a_batch():
 
 def test_union_keeps_costs_and_limits():
     a, b = drawn_problem(6, seed=1), drawn_problem(5, seed=2)
-    b = Problem(b.workflow, a.cluster, b.work, b.row, b.pace)
+    b = Problem(b.workflow, a.cluster, b.work, b.row, b.per_work)
     both, jobs = union([a, b])
     assert np.array_equal(both.durations(), np.concatenate([a.durations(), b.durations()]))
     assert both.m == a.m + b.m
@@ -341,7 +341,7 @@ def test_other_objectives_are_no_worse_than_the_short_plan(objective):
     for seed in range(3):
         drawn = drawn_problem(40, ccr=2.0, seed=seed)
         power = Cluster(speed=drawn.cluster.speed, power=[90.0, 10.0, 40.0, 20.0])
-        problem = Problem(drawn.workflow, power, drawn.work, drawn.row, drawn.pace)
+        problem = Problem(drawn.workflow, power, drawn.work, drawn.row, drawn.per_work)
         value = Objective.of(objective).value
         options = {"iterations": 3000, "threads": 1, "seed": seed}
         short = plan(problem, "anytime", **options)
@@ -358,7 +358,7 @@ def test_a_plan_of_the_same_structure_is_a_start():
     scratch = plan(problem, "anytime", iterations=1)
     assert again.makespan < scratch.makespan
     slower = Problem(
-        problem.workflow, problem.cluster, problem.work * 1.1, problem.row, problem.pace
+        problem.workflow, problem.cluster, problem.work * 1.1, problem.row, problem.per_work
     )
     found = plan(slower, "anytime", iterations=1, start=good.schedule)
     assert check(slower, found.schedule) == []

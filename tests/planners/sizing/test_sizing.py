@@ -131,7 +131,7 @@ def test_drawn_problems_against_all_subsets(problem, prices):
     points = []
     for chosen in product((False, True), repeat=problem.p):
         devices = [d for d in range(problem.p) if chosen[d]]
-        if devices and np.isfinite(priced.pace[:, devices].min(axis=1))[priced.row].all():
+        if devices and np.isfinite(priced.per_work[:, devices].min(axis=1))[priced.row].all():
             made = weft.plan(select_devices(priced, devices), "heft")
             points.append((made.makespan, made.cost))
     best = min(cost for _, cost in points)

@@ -282,10 +282,10 @@ def test_prices_are_dual_values_of_the_capacity():
         plan = make_plan(workload, sim, weights_of({"price": 1.0}), 100, np.zeros(p, np.int64))
         assert update_prices(sim, plan)
         rows = np.flatnonzero(plan.row_work)
-        pace, demand = sim.grid[rows], plan.row_work[rows]
-        cost = (demand * (pace * plan.price / plan.price.sum()).min(axis=1)).sum()
-        assert cost == pytest.approx(1.0 / fluid_capacity(pace, demand), rel=0.05)
-        assert cost <= 1.0 / fluid_capacity(pace, demand) * (1 + 1e-9)
+        per_work, demand = sim.grid[rows], plan.row_work[rows]
+        cost = (demand * (per_work * plan.price / plan.price.sum()).min(axis=1)).sum()
+        assert cost == pytest.approx(1.0 / fluid_capacity(per_work, demand), rel=0.05)
+        assert cost <= 1.0 / fluid_capacity(per_work, demand) * (1 + 1e-9)
 
 
 def test_a_job_alone_has_no_prices():

@@ -71,7 +71,7 @@ def test_rows_of_a_trace():
     ]
     slot, size = chart.slots
     assert (slot[:3].tolist(), size[:3].tolist()) == ([0, 1, 0], [2, 2, 1])
-    # The slowdown has no end: it lasts until the trace ends. A failure has pace inf, which JSON
+    # The slowdown has no end: it lasts until the trace ends. A failure has slowdown inf, which JSON
     # cannot say: null.
     assert chart_data(chart)["pauses"] == [[0, 6.0, 11.0, 2.0], [1, 3.0, 4.0, None]]
     assert chart_data(chart)["outcome"] == [0, 0, 1]

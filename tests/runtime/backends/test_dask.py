@@ -389,7 +389,7 @@ def test_a_worker_that_joins_becomes_a_device(policy, tmp_path):
         assert not trace.replaced
         # It was down until it joined: its work begins after that.
         changes = trace.scenario
-        up = (changes.change_device == 1) & np.isfinite(changes.change_pace)
+        up = (changes.change_device == 1) & np.isfinite(changes.change_slowdown)
         assert trace.start[trace.device == 1].min() >= changes.change_time[up].min()
         # Both are there from the start of the next run.
         assert (

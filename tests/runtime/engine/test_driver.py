@@ -131,7 +131,9 @@ def test_a_task_that_hangs_meets_its_limit_and_others_do_not():
 def test_a_task_that_kills_its_device_again_and_again_is_blamed():
     workload = independent([2.0, 1.0])
     changes = [
-        (at + step, 0, pace) for at in (1.0, 2.0, 3.0) for step, pace in ((0.0, inf), (0.5, 1.0))
+        (at + step, 0, slowdown)
+        for at in (1.0, 2.0, 3.0)
+        for step, slowdown in ((0.0, inf), (0.5, 1.0))
     ]
     driver, trace, _ = drive(
         workload, scenario=Scenario.of(workload, changes=changes), crashes=3, on_error="continue"
@@ -352,7 +354,7 @@ def test_tasks_that_cost_the_same_share_a_row_of_a_new_plan():
     life.begin(1, 0.0)
     life.finish(1, 0.5)
     left = remaining_problem(life, list(range(1, 50)), 0.5)
-    assert (left.n, left.pace.tolist()) == (50, [[1.0, 0.5], [2.0, 1.0], [inf, 0.0]])
+    assert (left.n, left.per_work.tolist()) == (50, [[1.0, 0.5], [2.0, 1.0], [inf, 0.0]])
     assert left.workflow.src.tolist() == [49] * 49
     assert (left.durations()[:49] == problem.durations()[1:]).all()
 

@@ -35,7 +35,7 @@ def test_the_known_end_of_a_queue_is_the_computed_one(seed):
             else:
                 life.commit([i], d, now)
         elif event < 0.55:
-            life.change_pace(d, float(rng.choice([1.0, 2.0])), now)
+            life.change_slowdown(d, float(rng.choice([1.0, 2.0])), now)
         elif event < 0.6 and running is not None:
             life.lose(d, now)
         elif running is not None:

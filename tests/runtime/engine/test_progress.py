@@ -31,7 +31,7 @@ def busy(devices, tasks=40, down=()):
     life.arrive(0, 0.0)
     for d in range(devices):
         if d in down:
-            life.change_pace(d, inf, 0.0)
+            life.change_slowdown(d, inf, 0.0)
         else:
             life.commit([d], d, 0.0)
             life.begin(d, 0.0)

@@ -54,7 +54,7 @@ def test_a_rule_decides_within_a_job_as_by_its_view(name, workload):
 def test_a_device_that_finishes_many_groups_at_once_may_hold_more(ahead, expected):
     decider = FairShareDecider(POLICIES.create("eft"), Shares(), ahead=ahead)
     workload = weft.Workload.of(weft.Problem.from_arrays([[1.0]]))
-    busy = SimpleNamespace(machines=[SimpleNamespace(pace=inf)], workload=workload)
+    busy = SimpleNamespace(machines=[SimpleNamespace(slowdown=inf)], workload=workload)
     found = []
     for groups in (1, 5, 40):
         for _ in range(groups):

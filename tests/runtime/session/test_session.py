@@ -50,9 +50,11 @@ class Feed:
             now = min(times[0], self.session.wake)
             times = [x for x in times if x > now]
             self._finishes(now)
-            for at, device, pace in zip(s.change_time, s.change_device, s.change_pace, strict=True):
+            for at, device, slowdown in zip(
+                s.change_time, s.change_device, s.change_slowdown, strict=True
+            ):
                 if at == now:
-                    self.session.slowed(self.names[device], pace, at=now)
+                    self.session.slowed(self.names[device], slowdown, at=now)
             for job in np.flatnonzero(s.cancel == now).tolist():
                 if job in self.jobs and not self._over(job, now):
                     self.session.cancelled(self.jobs[job], at=now)

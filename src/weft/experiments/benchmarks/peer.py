@@ -43,7 +43,7 @@ def _network(problem: Problem) -> Any:
 
     cluster = problem.cluster
     if (
-        len(problem.pace) != 1
+        len(problem.per_work) != 1
         or cluster.latency.any()
         or not np.array_equal(cluster.bandwidth, cluster.bandwidth.T)
     ):

@@ -107,7 +107,7 @@ def changes(problem: Problem) -> dict[str, dict[str, Any]]:
 
     They were not chosen by their result.
     """
-    by_speed = np.argsort(problem.pace[0], kind="stable")
+    by_speed = np.argsort(problem.per_work[0], kind="stable")
     devices = {"first": 0, "fastest": int(by_speed[0]), "slowest": int(by_speed[-1])}
     tasks = {
         "longest": int(np.argmax(problem.work)),

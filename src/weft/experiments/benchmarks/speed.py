@@ -158,7 +158,7 @@ def rules(jobs: int = 2000, tasks: int = 100, p: int = 16) -> BenchMeasure:
     from weft.sim.kernel.tables import make_sim
 
     problem = Problem.from_arrays(**layered(tasks, p))
-    busy = float(problem.work.sum() * problem.mean_pace[0]) / p
+    busy = float(problem.work.sum() * problem.mean_per_work[0]) / p
     workload = Workload.of(problem, arrival=np.arange(jobs) * busy * 1.25)
     kernel, whole = {}, {}
     for name in ("fifo", "rank-first", "eft"):

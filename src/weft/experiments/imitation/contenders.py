@@ -55,7 +55,7 @@ def anytime(problem: Problem, *, seconds: float) -> Schedule:
 
 def in_order(problem: Problem, device: IntArray) -> Schedule:
     """Place tasks on given devices, where they can run, by earliest start."""
-    can = np.isfinite(problem.pace)[problem.row]
+    can = np.isfinite(problem.per_work)[problem.row]
     shortest = np.where(can, problem.durations(), np.inf).argmin(axis=1)
     chosen = np.where(can[np.arange(problem.n), device], device, shortest)
     order = rank_order(problem, -downward_rank(problem))

@@ -194,7 +194,7 @@ def paper_answer(net: PaperNet, machines: Numbers, tasks: Numbers) -> tuple[Numb
 def schedule_of(problem: Problem, logits: Numbers, times: Numbers) -> Schedule:
     """Decode an answer: tasks by predicted start, on the likeliest feasible machine."""
     order = problem.workflow.order
-    can = np.isfinite(problem.pace)[problem.row[order]]
+    can = np.isfinite(problem.per_work)[problem.row[order]]
     device, start = np.zeros(problem.n, np.int64), np.zeros(problem.n)
     device[order] = np.where(can, logits[:, : problem.n].T, -np.inf).argmax(axis=1)
     start[order] = times[0, : problem.n]

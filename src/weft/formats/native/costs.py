@@ -14,33 +14,41 @@ from weft.formats.parsing.record import Record
 from weft.model import Problem
 from weft.model.columns import floats, frozen, integers
 
-COSTS = ("work", "row", "pace")
+COSTS = {"work": "work", "row": "row", "pace": "per_work"}
+"""Key of files -> column of a problem."""
 
 
 def encode_costs(problem: Problem) -> dict[str, Any]:
     """Return the costs of a problem, or nothing if binding it again gives the same."""
     again = bind(problem.workflow, problem.cluster)
-    same = all(np.array_equal(getattr(problem, key), getattr(again, key)) for key in COSTS)
-    return {} if same else {key: getattr(problem, key) for key in COSTS}
+    given = {key: getattr(problem, column) for key, column in COSTS.items()}
+    same = all(np.array_equal(given[key], getattr(again, COSTS[key])) for key in COSTS)
+    return {} if same else given
 
 
 def decode_costs(r: Record, problem: Problem) -> Problem:
     """Return a problem with the costs of a record."""
-    r.only(COSTS)
-    n, p, pace = problem.n, problem.p, r.floats("pace", rank=2)
-    check_cells(pace.size, f"{r.path('pace')}")
+    r.only(tuple(COSTS))
+    n, p, per_work = problem.n, problem.p, r.floats("pace", rank=2)
+    check_cells(per_work.size, r.path("pace"))
     work = floats(r.floats("work"), r.path("work"), shape=(n,))
     row = integers(r.integers("row"), r.path("row"), shape=(n,))
-    if pace.ndim != 2 or pace.shape[1] != p:
+    if per_work.ndim != 2 or per_work.shape[1] != p:
         raise InvalidInput(f"{r.path('pace')} must have a column for each of the {p} devices")
-    if n and not (int(row.min()) >= 0 and int(row.max()) < len(pace)):
-        raise InvalidInput(f"{r.path('row')} must number the {len(pace)} rows of the pace, from 0")
+    if n and not (int(row.min()) >= 0 and int(row.max()) < len(per_work)):
+        raise InvalidInput(
+            f"{r.path('row')} must number the {len(per_work)} rows of the pace, from 0"
+        )
     if not (np.isfinite(work).all() and (work >= 0).all()):
         raise InvalidInput(f"{r.path('work')} must be finite and not negative")
-    if np.isnan(pace).any() or (pace < 0).any() or np.isinf(pace.min(axis=1)[row]).any():
+    if (
+        np.isnan(per_work).any()
+        or (per_work < 0).any()
+        or np.isinf(per_work.min(axis=1)[row]).any()
+    ):
         raise InvalidInput(
             f"{r.path('pace')} must not be negative, and finite on one device of each task"
         )
     return replace(
-        problem, work=frozen(work), row=frozen(row), pace=frozen(np.ascontiguousarray(pace))
+        problem, work=frozen(work), row=frozen(row), per_work=frozen(np.ascontiguousarray(per_work))
     )

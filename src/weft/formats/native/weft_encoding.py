@@ -120,9 +120,8 @@ def encode_trace(t: Trace) -> dict[str, Any]:
     """Return the content of a trace."""
     s = t.scenario
     scenario = {key: _compact(getattr(s, key)) for key in ("factor", "bias", "cancel")}
-    scenario |= {
-        key: getattr(s, key) for key in ("outcome", "change_time", "change_device", "change_pace")
-    }
+    scenario |= {key: getattr(s, key) for key in ("outcome", "change_time", "change_device")}
+    scenario["change_pace"] = s.change_slowdown  # the key of the format
     columns = {**t.to_arrays(), "job_finish": t.job_finish}
     return {
         "policy": t.policy,

@@ -202,8 +202,8 @@ def _draw(problem: Problem, state: RunState, spread: Spread, samples: int, seed:
     """Draw (rows, samples) seconds; a running task takes longer than it has run."""
     rng = generator(seed, "forecast")
     w = problem.workflow
-    paces = problem.pace[problem.row[state.task], state.device]
-    estimate = problem.work[state.task] * paces
+    per_work = problem.per_work[problem.row[state.task], state.device]
+    estimate = problem.work[state.task] * per_work
     done = np.isfinite(state.finish)
     log_ratio = np.full(len(done), np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -88,8 +88,8 @@ def down_times(
     """Yield the times between `begin` and `end` in which a device is down."""
     if t.scenario is None or not begin < end:
         return
-    times, paces = changes_of(t.scenario, device)
-    for k in np.flatnonzero(np.isinf(paces)).tolist():
+    times, slowdowns = changes_of(t.scenario, device)
+    for k in np.flatnonzero(np.isinf(slowdowns)).tolist():
         up = float(times[k + 1]) if k + 1 < len(times) else np.inf
         a, b = max(float(times[k]), begin), min(up, end)
         if a < b:

@@ -114,19 +114,19 @@ def _tasks_per_batch_time(problem: Problem, size: FloatArray) -> FloatArray:
     return best
 
 
-def fluid_capacity(pace: FloatArray, demand: FloatArray) -> float:
-    """Return the highest rate at which devices can serve a demand per row of `pace`.
+def fluid_capacity(per_work: FloatArray, demand: FloatArray) -> float:
+    """Return the highest rate at which devices can serve a demand per row of `per_work`.
 
-    `pace` (k, p) is in seconds per unit of demand; a row that takes no time is refused.
+    `per_work` (k, p) is in seconds per unit of demand; a row that takes no time is refused.
     """
-    can = np.isfinite(pace) & (pace > 0)
+    can = np.isfinite(per_work) & (per_work > 0)
     if not can.any(axis=1).all():
         raise InvalidInput(
             "a stream of tasks that take no time has no capacity; give a rate instead of a load"
         )
-    shortest = np.where(can, pace, np.inf).min(axis=1)
-    unit = float((demand * shortest).sum()) / pace.shape[1]
-    supply = np.where(can, unit / (demand[:, None] * np.where(can, pace, 1.0)), 0.0)
+    shortest = np.where(can, per_work, np.inf).min(axis=1)
+    unit = float((demand * shortest).sum()) / per_work.shape[1]
+    supply = np.where(can, unit / (demand[:, None] * np.where(can, per_work, 1.0)), 0.0)
     rate: float = _highest_rate(np.ones(len(demand)), supply) / unit
     return rate
 

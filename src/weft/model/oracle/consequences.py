@@ -88,16 +88,16 @@ def templates(workload: Workload) -> Iterator[tuple[Problem, IntArray, IntArray]
         yield problem, workload.first_instance[jobs], jobs
 
 
-def pace_at(scenario: Scenario, device: IntArray, time: FloatArray) -> FloatArray:
-    """Return the pace of devices at given times; a change at that very time counts."""
-    pace = np.ones(len(device))
+def slowdown_at(scenario: Scenario, device: IntArray, time: FloatArray) -> FloatArray:
+    """Return the slowdown of devices at given times; a change at that very time counts."""
+    slowdown = np.ones(len(device))
     for d in np.unique(scenario.change_device).tolist():
-        times, paces = changes_of(scenario, d)
+        times, slowdowns = changes_of(scenario, d)
         here = np.flatnonzero(device == d)
-        pace[here] = np.concatenate(([1.0], paces))[
+        slowdown[here] = np.concatenate(([1.0], slowdowns))[
             np.searchsorted(times, time[here], side="right")
         ]
-    return pace
+    return slowdown
 
 
 def run_ends(
@@ -105,27 +105,27 @@ def run_ends(
 ) -> tuple[FloatArray, BoolArray]:
     """Return when work that begins at `start` ends, and whether a failure cut it off.
 
-    `seconds` is its true duration at pace 1; its rest stretches with every change of pace.
+    `seconds` is its true duration at slowdown 1; its rest stretches with every change of slowdown.
     """
-    pace = pace_at(scenario, device, start)
-    end = start + seconds * np.where(np.isfinite(pace), pace, 0.0)
+    slowdown = slowdown_at(scenario, device, start)
+    end = start + seconds * np.where(np.isfinite(slowdown), slowdown, 0.0)
     lost = np.zeros(len(device), bool)
     for d in np.unique(scenario.change_device).tolist():
-        times, paces = changes_of(scenario, d)
-        for i in np.flatnonzero((device == d) & np.isfinite(pace)).tolist():
-            old = float(pace[i])
+        times, slowdowns = changes_of(scenario, d)
+        for i in np.flatnonzero((device == d) & np.isfinite(slowdown)).tolist():
+            old = float(slowdown[i])
             for k in range(int(np.searchsorted(times, start[i], side="right")), len(times)):
                 if times[k] >= end[i]:
                     break
-                if np.isinf(paces[k]):
+                if np.isinf(slowdowns[k]):
                     end[i], lost[i] = times[k], True
                     break
-                end[i] = times[k] + (end[i] - times[k]) * (paces[k] / old)
-                old = float(paces[k])
+                end[i] = times[k] + (end[i] - times[k]) * (slowdowns[k] / old)
+                old = float(slowdowns[k])
     return end, lost
 
 
 def changes_of(scenario: Scenario, device: int) -> tuple[FloatArray, FloatArray]:
-    """Return the times and paces of a device's changes, in order."""
+    """Return the times and slowdowns of a device's changes, in order."""
     here = scenario.change_device == device
-    return scenario.change_time[here], scenario.change_pace[here]
+    return scenario.change_time[here], scenario.change_slowdown[here]

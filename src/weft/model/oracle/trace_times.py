@@ -9,7 +9,13 @@ import numpy as np
 from weft.model.columns import BoolArray, FloatArray
 from weft.model.machines.setup import seconds_before_groups
 from weft.model.network.check import TransferCheck
-from weft.model.oracle.consequences import changes_of, pace_at, run_ends, settled_times, taken_edges
+from weft.model.oracle.consequences import (
+    changes_of,
+    run_ends,
+    settled_times,
+    slowdown_at,
+    taken_edges,
+)
 from weft.model.oracle.trace_rows import TraceGroups, TraceRows
 from weft.model.oracle.violation import (
     Executions,
@@ -128,7 +134,7 @@ def check_transfers(rows: TraceRows) -> Iterator[Violation]:
 def check_ends(rows: TraceRows, groups: TraceGroups) -> Iterator[Violation]:
     """Compare each row with the end of its group: duration, failure, cancellation."""
     scenario = rows.trace.scenario
-    down = np.isinf(pace_at(scenario, groups.device, groups.start))
+    down = np.isinf(slowdown_at(scenario, groups.device, groups.start))
     for r in groups.first[down].tolist():
         yield Violation(
             "down",
@@ -161,16 +167,18 @@ def check_ends(rows: TraceRows, groups: TraceGroups) -> Iterator[Violation]:
 
 
 def _setup_seconds(rows: TraceRows, groups: TraceGroups) -> FloatArray:
-    """Return (g,) seconds of set-up at pace 1; a failure empties a device's cache."""
+    """Return (g,) seconds of set-up at slowdown 1; a failure empties a device's cache."""
     c, scenario = rows.workload.cluster, rows.trace.scenario
     seconds = np.zeros(len(groups.first))
     if not c.has_setup:
         return seconds
     failures = np.zeros(len(seconds), np.int64)
     for d in np.unique(scenario.change_device).tolist():
-        times, paces = changes_of(scenario, d)
+        times, slowdowns = changes_of(scenario, d)
         here = groups.device == d
-        failures[here] = np.searchsorted(times[np.isinf(paces)], groups.start[here], side="right")
+        failures[here] = np.searchsorted(
+            times[np.isinf(slowdowns)], groups.start[here], side="right"
+        )
     order = np.lexsort((groups.batch, groups.start))
     seconds[order] = seconds_before_groups(
         rows.workload.setup,
@@ -187,10 +195,10 @@ def check_outages(rows: TraceRows) -> Iterator[Violation]:
     """Find rows that overlap an outage of their device after the run noticed it."""
     scenario = rows.trace.scenario
     for d in np.unique(scenario.change_device).tolist():
-        times, paces = changes_of(scenario, d)
+        times, slowdowns = changes_of(scenario, d)
         until = np.append(times[1:], np.inf)
         here = np.flatnonzero(rows.device == d)
-        for k in np.flatnonzero(np.isinf(paces) & (until > times)).tolist():
+        for k in np.flatnonzero(np.isinf(slowdowns) & (until > times)).tolist():
             inside = exceeds(rows.finish[here], times[k : k + 1])
             inside &= exceeds(until[k : k + 1], rows.start[here])
             for r in here[inside].tolist():
@@ -209,13 +217,13 @@ def _end_rule(was: str, must: str) -> str:
 
 
 def _true_seconds(rows: TraceRows) -> tuple[FloatArray, BoolArray]:
-    """Return true seconds of each row at pace 1, and whether the device can run it."""
+    """Return true seconds of each row at slowdown 1, and whether the device can run it."""
     scenario = rows.trace.scenario
     seconds = np.zeros(len(rows))
     for here, problem in rows.by_problem():
         task, device = rows.task[here], rows.device[here]
-        pace = problem.pace[problem.row[task], device]
-        seconds[here] = problem.work[task] * np.where(np.isfinite(pace), pace, np.nan)
+        per_work = problem.per_work[problem.row[task], device]
+        seconds[here] = problem.work[task] * np.where(np.isfinite(per_work), per_work, np.nan)
     can = np.isfinite(seconds)
     return np.where(can, seconds, 0.0) * scenario.factor[rows.instance] * scenario.bias[
         rows.kind, rows.device

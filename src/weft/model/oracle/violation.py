@@ -183,7 +183,7 @@ def device_name(problem: Problem, device: int) -> str:
 def misfits(problem: Problem, task: IntArray, device: IntArray) -> Iterator[Violation]:
     """Yield rows on a device that lacks their memory or cores, or cannot run them.
 
-    A device cannot run kinds whose pace is infinite there.
+    A device cannot run kinds whose cost there is infinite.
     """
     w, c = problem.workflow, problem.cluster
     small = w.memory[task] > c.memory[device]
@@ -195,7 +195,7 @@ def misfits(problem: Problem, task: IntArray, device: IntArray) -> Iterator[Viol
             text = f"{task_name(problem, task[r])} needs {need:g} {unit}, "
             yield Violation(rule, f"{text}{device_name(problem, device[r])} has {room:g}")
     for r in np.flatnonzero(
-        np.isinf(problem.pace[problem.row[task], device]) & ~small & ~narrow
+        np.isinf(problem.per_work[problem.row[task], device]) & ~small & ~narrow
     ).tolist():
         yield Violation(
             "cannot run",

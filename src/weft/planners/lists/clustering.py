@@ -73,7 +73,7 @@ def critical_parents(a: ProblemArrays, latency: float, per_byte: float) -> IntAr
 
     Data are sent from the best device of the parent.
     """
-    n, p = len(a.work), a.pace.shape[1]
+    n, p = len(a.work), a.per_work.shape[1]
     completion, seconds = np.zeros((n, p)), np.empty(p)
     best_completion, critical = np.zeros(n), np.full(n, NONE)
     for task in a.order:
@@ -122,13 +122,13 @@ def _cluster_device(
     It is one of those that can run most of the cluster. `reserved` holds the seconds of work that
     each device has reserved for clusters.
     """
-    p = a.pace.shape[1]
+    p = a.per_work.shape[1]
     total, unable = np.zeros(p), np.zeros(p, np.int64)
     task = head
     while task != NONE:
         for d in range(p):
             total[d] += _seconds_or_none(a, task, d)
-            unable[d] += not a.pace[a.row[task], d] < np.inf
+            unable[d] += not a.per_work[a.row[task], d] < np.inf
         task = below[task]
     best, device = np.inf, -1
     for d in range(p):
@@ -150,8 +150,8 @@ def _cluster_device(
 @njit
 def _seconds_or_none(a: ProblemArrays, task: int, device: int) -> float:
     """Return the seconds of a task on a device; 0 where it cannot run."""
-    pace = a.pace[a.row[task], device]
-    return float(a.work[task] * pace) if pace < np.inf else 0.0
+    per_work = a.per_work[a.row[task], device]
+    return float(a.work[task] * per_work) if per_work < np.inf else 0.0
 
 
 @njit
@@ -159,7 +159,7 @@ def _run_with_copies(
     a: ProblemArrays, runs: CopyTable, timeline: Timeline, task: int, device: int
 ) -> None:
     """Run a task on a device, after copies of parents that let it finish earlier."""
-    duration = a.work[task] * a.pace[a.row[task], device]
+    duration = a.work[task] * a.per_work[a.row[task], device]
     ready, last, others = inputs_on(a, runs, task, device)
     start = earliest_start(timeline, device, ready, duration, np.inf)
     while True:
@@ -177,7 +177,7 @@ def _run_with_copies(
 
 @njit
 def _anywhere(a: ProblemArrays, runs: CopyTable, timeline: Timeline, task: int) -> int:
-    p = a.pace.shape[1]
+    p = a.per_work.shape[1]
     ready, seconds = np.empty(p), np.empty(p)
     durations_of(a, task, seconds)
     for d in range(p):
@@ -187,7 +187,7 @@ def _anywhere(a: ProblemArrays, runs: CopyTable, timeline: Timeline, task: int) 
 
 @njit
 def _place_clusters(a: ProblemArrays, order: IntArray, below: IntArray) -> CopyTable:
-    n, p = len(a.work), a.pace.shape[1]
+    n, p = len(a.work), a.per_work.shape[1]
     rows = n + len(a.pred)  # at most one copy of a parent per child
     runs, timeline = no_executions(n, rows), idle_timeline(p, rows)
     cluster_device, reserved = np.full(n, NONE), np.zeros(p)
@@ -201,7 +201,7 @@ def _place_clusters(a: ProblemArrays, order: IntArray, below: IntArray) -> CopyT
                 member = below[member]
         device = cluster_device[task]
         reserved[device] -= _seconds_or_none(a, task, device)
-        if not a.pace[a.row[task], device] < np.inf:
+        if not a.per_work[a.row[task], device] < np.inf:
             device = _anywhere(a, runs, timeline, task)
         _run_with_copies(a, runs, timeline, task, device)
     return runs

@@ -5,7 +5,7 @@ leave a device arrive at the same time on all devices that the common link conne
 arrival is computed for these, and one for each of the few other devices. Idle gaps are searched
 only on devices whose last gap ends late enough, whose next gap begins early enough, and whose
 longest gap is long enough. Devices are compared in blocks, and the bound of a block leaves out most
-blocks: in large problems, the devices of a block have about the same pace.
+blocks: in large problems, the devices of a block have about the same speed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from weft.planners.lists.gap_starts import (
 )
 from weft.planners.lists.heft import insert_in_order
 from weft.planners.lists.insertion import ANYWHERE, Rows, empty_rows
-from weft.planners.lists.numbering import by_pace, renumbered
+from weft.planners.lists.numbering import by_per_work, renumbered
 from weft.sim.kernel.gaps import Timeline, earliest_start, new_timeline
 from weft.sim.kernel.jit import njit, njit_inline
 
@@ -93,10 +93,10 @@ def insert(
     if link is None:
         return insert_in_order(a, order, pin)
     if len(order) < LARGE:
-        number = frozen(np.arange(a.pace.shape[1]))
+        number = frozen(np.arange(a.per_work.shape[1]))
         return insert_in_common(a, order, pin, link, number, empty_memory(a))
-    number = np.argsort(a.pace[0], kind="stable")
-    alike, where = by_pace(a, number), np.append(np.argsort(number), ANYWHERE)
+    number = np.argsort(a.per_work[0], kind="stable")
+    alike, where = by_per_work(a, number), np.append(np.argsort(number), ANYWHERE)
     link = common_link(alike.latency, alike.per_byte)
     assert link is not None  # the same links in another order
     alike, pin = renumbered(alike, order), where[pin[order]]
@@ -127,7 +127,7 @@ class Ends(NamedTuple):
     other: IntArray  # (p,) devices that get the inputs of a task by another link
     least_free: FloatArray  # (blocks,) least `free` of a block
     most_gap: FloatArray  # (blocks,) largest `gap` of a block
-    least_pace: FloatArray  # (rows, blocks) least pace of a block
+    least_per_work: FloatArray  # (rows, blocks) least of a block
     number: IntArray  # (p,) decides among equals
 
 
@@ -141,7 +141,7 @@ class Memory(NamedTuple):
 
 def empty_memory(a: ProblemArrays) -> Memory:
     """Make the memory of a plan by numpy: its large pages halve the time."""
-    n, p = len(a.work), a.pace.shape[1]
+    n, p = len(a.work), a.per_work.shape[1]
     rows = Rows(np.full(n, -1), np.empty(n), np.empty(n))
     return Memory(rows, new_timeline(p, n), gap_starts(p, n, _usual_seconds(a)))
 
@@ -159,7 +159,7 @@ def insert_in_common(
 
     Among equals the device with the lower `number` wins.
     """
-    p, (rows, timeline, table) = a.pace.shape[1], memory
+    p, (rows, timeline, table) = a.per_work.shape[1], memory
     blocks = (p + BLOCK - 1) // BLOCK
     x = Ends(
         np.zeros(p),
@@ -169,13 +169,13 @@ def insert_in_common(
         np.empty(p, np.int64),
         np.zeros(blocks),
         np.full(blocks, -1.0),
-        _least_paces(a.pace, blocks),
+        _least_per_work(a.per_work, blocks),
         number,
     )
     for task in order:
         if pin[task] == ANYWHERE:
             device, start = _earliest_finish(a, task, rows, timeline, table, link, x)
-            seconds = a.work[task] * a.pace[a.row[task], device]
+            seconds = a.work[task] * a.per_work[a.row[task], device]
         else:
             device = pin[task]
             seconds = _seconds(a, task, device)
@@ -191,20 +191,20 @@ def insert_in_common(
 @njit
 def _usual_seconds(a: ProblemArrays) -> float:
     """Return the mean seconds of a task on the fastest device."""
-    least, total = np.empty(len(a.pace)), 0.0
-    for row in range(len(a.pace)):
-        least[row] = a.pace[row].min()
+    least, total = np.empty(len(a.per_work)), 0.0
+    for row in range(len(a.per_work)):
+        least[row] = a.per_work[row].min()
     for task in range(len(a.work)):
         total += a.work[task] * least[a.row[task]]
     return total / max(1, len(a.work))
 
 
 @njit
-def _least_paces(pace: FloatArray, blocks: int) -> FloatArray:
-    least = np.empty((len(pace), blocks))
-    for row in range(len(pace)):
+def _least_per_work(per_work: FloatArray, blocks: int) -> FloatArray:
+    least = np.empty((len(per_work), blocks))
+    for row in range(len(per_work)):
         for b in range(blocks):
-            least[row, b] = pace[row, b * BLOCK : (b + 1) * BLOCK].min()
+            least[row, b] = per_work[row, b * BLOCK : (b + 1) * BLOCK].min()
     return least
 
 
@@ -229,8 +229,8 @@ def _update_block(x: Ends, block: int) -> None:
 
 @njit_inline
 def _seconds(a: ProblemArrays, task: int, device: int) -> float:
-    pace = a.pace[a.row[task], device]
-    return a.work[task] * pace if pace < np.inf else np.inf
+    per_work = a.per_work[a.row[task], device]
+    return a.work[task] * per_work if per_work < np.inf else np.inf
 
 
 @njit_inline
@@ -285,15 +285,15 @@ def _earliest_finish(
     x: Ends,
 ) -> tuple[int, float]:
     """Return (device, start) of the earliest finish; among equals the lowest number."""
-    work, pace = a.work[task], a.pace[a.row[task]]
+    work, per_work = a.work[task], a.per_work[a.row[task]]
     count, ready = _hide_others(a, task, rows, link, x)
-    least = x.least_pace[a.row[task]]
-    device, best = _behind_tasks(work, pace, least, ready, x)
+    least = x.least_per_work[a.row[task]]
+    device, best = _behind_tasks(work, per_work, least, ready, x)
     start = max(ready, x.free[device])
     for b in range(len(least)):
         if ready + work * least[b] > min(best, x.most_gap[b]):
             continue
-        costs, room = pace[b * BLOCK : (b + 1) * BLOCK], x.gap[b * BLOCK : (b + 1) * BLOCK]
+        costs, room = per_work[b * BLOCK : (b + 1) * BLOCK], x.gap[b * BLOCK : (b + 1) * BLOCK]
         first = interval_of(table, ready + work * least[b])
         limits, fits = table.begin[b, first], 0
         for i in range(len(costs)):
@@ -312,8 +312,8 @@ def _earliest_finish(
                 and (soonest < best or (soonest == best and x.number[d] < x.number[device]))
                 and (not look or _long_enough(table.longest[b], first, last, work * costs[i], i))
             ):
-                begin = earliest_start(timeline, d, ready, work * pace[d], best)
-                done = begin + work * pace[d]
+                begin = earliest_start(timeline, d, ready, work * per_work[d], best)
+                done = begin + work * per_work[d]
                 if done < best or (done == best and x.number[d] < x.number[device]):
                     best, device, start = done, d, begin
     for k in range(count):
@@ -354,7 +354,7 @@ def _long_enough(longest: FloatArray, first: int, last: int, seconds: float, i: 
 
 @njit_inline
 def _behind_tasks(
-    work: float, pace: FloatArray, least: FloatArray, ready: float, x: Ends
+    work: float, per_work: FloatArray, least: FloatArray, ready: float, x: Ends
 ) -> tuple[int, float]:
     """Return the device of the earliest finish behind all queues, and this finish.
 
@@ -367,7 +367,7 @@ def _behind_tasks(
     for b in range(len(x.least_free)):
         if max(ready, x.least_free[b]) + work * least[b] > best:
             continue
-        costs, free = pace[b * BLOCK : (b + 1) * BLOCK], x.free[b * BLOCK : (b + 1) * BLOCK]
+        costs, free = per_work[b * BLOCK : (b + 1) * BLOCK], x.free[b * BLOCK : (b + 1) * BLOCK]
         for i in range(len(costs)):
             x.finish[i] = max(ready, free[i]) + (work * costs[i] if costs[i] < np.inf else np.inf)
         lowest = bits[0]

@@ -166,9 +166,9 @@ def copy_before(
     a: ProblemArrays, runs: CopyTable, timeline: Timeline, task: int, device: int, limit: float
 ) -> tuple[float, float]:
     """Return (start, duration) of one more run before `limit`, or (inf, inf)."""
-    if task == NONE or not a.pace[a.row[task], device] < np.inf or runs_on(runs, task, device):
+    if task == NONE or not a.per_work[a.row[task], device] < np.inf or runs_on(runs, task, device):
         return np.inf, np.inf
-    duration = a.work[task] * a.pace[a.row[task], device]
+    duration = a.work[task] * a.per_work[a.row[task], device]
     if not duration < limit:
         return np.inf, np.inf
     start = earliest_start(timeline, device, inputs_on(a, runs, task, device)[0], duration, limit)
@@ -178,7 +178,7 @@ def copy_before(
 @njit
 def insert_with_copies(a: ProblemArrays, order: IntArray) -> CopyTable:
     """Place each task, in order, at its earliest finish; a parent may be copied."""
-    n, p = len(a.work), a.pace.shape[1]
+    n, p = len(a.work), a.per_work.shape[1]
     runs, timeline = no_executions(n, 2 * n), idle_timeline(p, 2 * n)
     inputs = CopyInputs(np.empty(p), np.empty(p, np.int64), np.empty(p), np.empty(p))
     seconds = np.empty(p)

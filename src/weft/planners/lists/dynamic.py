@@ -94,10 +94,10 @@ def typical_durations(problem: Problem) -> FloatArray:
     See Sih and Lee (1993), section III. Where a task can run on fewer than half of the devices, it
     is the largest finite duration.
     """
-    largest = np.where(np.isfinite(problem.pace), problem.pace, -np.inf).max(
+    largest = np.where(np.isfinite(problem.per_work), problem.per_work, -np.inf).max(
         axis=1, initial=-np.inf
     )
-    middle = np.median(problem.pace, axis=1) if len(problem.pace) else largest
+    middle = np.median(problem.per_work, axis=1) if len(problem.per_work) else largest
     return problem.work * np.where(np.isfinite(middle), middle, largest)[problem.row]
 
 
@@ -167,7 +167,7 @@ class DynamicState(NamedTuple):
 @njit
 def begin_steps(a: ProblemArrays, code: int, bonus: FloatArray) -> DynamicState:
     """Return the state before the first step."""
-    n, p = len(a.work), a.pace.shape[1]
+    n, p = len(a.work), a.per_work.shape[1]
     rows, free_from = empty_rows(n), np.zeros(p)
     best = Proposals(np.full(n, -1), np.full(n, -1), np.empty(n), np.empty(n), np.empty(n))
     waiting = a.pred_ptr[1:] - a.pred_ptr[:-1]

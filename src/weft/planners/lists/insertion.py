@@ -43,7 +43,7 @@ def empty_rows(n: int) -> Rows:
 @njit
 def empty_plan(a: ProblemArrays) -> tuple[Rows, Timeline, FloatArray, FloatArray]:
     """Return empty rows, an idle timeline, and room for `arrivals` and `durations_of`."""
-    n, p = len(a.work), a.pace.shape[1]
+    n, p = len(a.work), a.per_work.shape[1]
     return empty_rows(n), idle_timeline(p, n), np.empty(p), np.empty(p)
 
 
@@ -73,9 +73,9 @@ def send(a: ProblemArrays, source: int, sent: float, data: float, ready: FloatAr
 @njit
 def durations_of(a: ProblemArrays, task: int, seconds: FloatArray) -> None:
     """Fill `seconds` with a task's duration on each device; inf: it cannot run there."""
-    work, pace = a.work[task], a.pace[a.row[task]]
+    work, per_work = a.work[task], a.per_work[a.row[task]]
     for d in range(len(seconds)):
-        seconds[d] = work * pace[d] if pace[d] < np.inf else np.inf
+        seconds[d] = work * per_work[d] if per_work[d] < np.inf else np.inf
 
 
 @njit
@@ -90,7 +90,7 @@ def place(
 @njit
 def append_in_order(a: ProblemArrays, order: IntArray, rule: int) -> Rows:
     """Place each task, in order, at the end of its device by `MCT`, `MET` or `OLB`."""
-    n, p = len(a.work), a.pace.shape[1]
+    n, p = len(a.work), a.per_work.shape[1]
     rows, queue_end = empty_rows(n), np.zeros(p)
     ready, seconds = np.empty(p), np.empty(p)
     for task in order:

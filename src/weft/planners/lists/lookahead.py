@@ -20,7 +20,7 @@ def insert_looking_ahead(a: ProblemArrays, order: IntArray) -> Rows:
     Among equal costs the task's own finish decides. Parents of the children count only if they are
     placed.
     """
-    n, p = len(a.work), a.pace.shape[1]
+    n, p = len(a.work), a.per_work.shape[1]
     rows, timeline, ready, seconds = empty_plan(a)
     children = (a.succ_ptr[1:] - a.succ_ptr[:-1]).max() if n else 0
     child_ready, child_seconds = np.empty((children, p)), np.empty((children, p))

@@ -12,15 +12,15 @@ from weft.model.columns import FloatArray, IntArray, frozen
 from weft.sim.kernel.jit import njit
 
 
-def by_pace(a: ProblemArrays, number: IntArray) -> ProblemArrays:
+def by_per_work(a: ProblemArrays, number: IntArray) -> ProblemArrays:
     """Return the problem with its devices in the order of `number`.
 
-    In that order, devices of about the same pace are in a block.
+    In that order, devices of about the same speed are in a block.
     """
     pair = np.ix_(number, number)
-    views = a.pace[:, number], a.latency[pair], a.per_byte[pair]
-    pace, latency, per_byte = (frozen(np.ascontiguousarray(view)) for view in views)
-    return a._replace(pace=pace, latency=latency, per_byte=per_byte)
+    views = a.per_work[:, number], a.latency[pair], a.per_byte[pair]
+    per_work, latency, per_byte = (frozen(np.ascontiguousarray(view)) for view in views)
+    return a._replace(per_work=per_work, latency=latency, per_byte=per_byte)
 
 
 def renumbered(a: ProblemArrays, order: IntArray) -> ProblemArrays:

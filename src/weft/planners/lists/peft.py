@@ -43,7 +43,7 @@ def insert_optimistically(problem: Problem, order: IntArray) -> Rows:
 
 @njit
 def _costs(a: ProblemArrays, latency: float, per_byte: float) -> FloatArray:
-    n, p = len(a.work), a.pace.shape[1]
+    n, p = len(a.work), a.per_work.shape[1]
     cost, seconds = np.zeros((n, p)), np.empty(p)
     for i in range(n - 1, -1, -1):
         child = a.order[i]
@@ -66,7 +66,7 @@ def _means(a: ProblemArrays, cost: FloatArray) -> FloatArray:
     for task in range(n):
         total, able = 0.0, 0
         for d in range(p):
-            if a.pace[a.row[task], d] < np.inf:
+            if a.per_work[a.row[task], d] < np.inf:
                 total += cost[task, d]
                 able += 1
         mean[task] = total / able

@@ -151,8 +151,8 @@ def _one_node(problem: Problem, order: IntArray, _seed: int) -> Schedule:
     a = problem.arrays
     link = common_link(a.latency, a.per_byte)
     placed = (
-        insert(a._replace(pace=pace), order, no_pins(problem), link)
-        for pace in paces_by_node(problem)
+        insert(a._replace(per_work=per_work), order, no_pins(problem), link)
+        for per_work in per_work_by_node(problem)
     )
     return sorted_schedule(min(placed, key=lambda rows: float(rows.finish.max(initial=0.0))))
 
@@ -221,15 +221,15 @@ def pin_to_best(problem: Problem, tasks: IntArray) -> IntArray:
     """
     pin = no_pins(problem)
     if len(tasks):
-        can = np.isfinite(problem.pace)[problem.row[tasks]]
-        pace = np.where(can, problem.pace[problem.row[tasks]], 0.0)
-        total = (problem.work[tasks, None] * pace).sum(axis=0)
+        can = np.isfinite(problem.per_work)[problem.row[tasks]]
+        per_work = np.where(can, problem.per_work[problem.row[tasks]], 0.0)
+        total = (problem.work[tasks, None] * per_work).sum(axis=0)
         device = int(np.lexsort((total, -can.sum(axis=0)))[0])
         pin[tasks[can[:, device]]] = device
     return pin
 
 
-def paces_by_node(problem: Problem, *, most: int = 4) -> Iterator[FloatArray]:
+def per_work_by_node(problem: Problem, *, most: int = 4) -> Iterator[FloatArray]:
     """Yield the seconds per unit of work on all devices, then on one node at a time.
 
     Work that no device of the node can run stays possible everywhere. Nodes with the least mean
@@ -240,25 +240,25 @@ def paces_by_node(problem: Problem, *, most: int = 4) -> Iterator[FloatArray]:
     >>> from weft.model import Cluster, Workflow
     >>> cluster = Cluster(speed=[1.0, 2.0, 4.0], nodes=("a", "a", "b"))
     >>> problem = Problem.bind(Workflow(work=[1.0], src=[], dst=[], data=[]), cluster)
-    >>> [pace.tolist() for pace in paces_by_node(problem)]
+    >>> [per_work.tolist() for per_work in per_work_by_node(problem)]
     [[[1.0, 0.5, 0.25]], [[inf, inf, 0.25]], [[1.0, 0.5, inf]]]
     """
-    yield problem.pace
+    yield problem.per_work
     nodes, names = np.array(problem.cluster.nodes), list(dict.fromkeys(problem.cluster.nodes))
     if len(names) == 1 or problem.n == 0:
         return
-    work = np.bincount(problem.row, problem.work, len(problem.pace))
-    can = np.isfinite(problem.pace)
-    slowest = np.nanmax(np.where(can, problem.pace, np.nan))
-    seconds = np.where(can, problem.pace, slowest)
+    work = np.bincount(problem.row, problem.work, len(problem.per_work))
+    can = np.isfinite(problem.per_work)
+    slowest = np.nanmax(np.where(can, problem.per_work, np.nan))
+    seconds = np.where(can, problem.per_work, slowest)
     area = {
         name: float((work @ seconds[:, nodes == name]).sum()) / np.count_nonzero(nodes == name) ** 2
         for name in names
     }
     for name in sorted(names, key=lambda name: area[name])[:most]:
         here = (nodes == name)[None, :]
-        able = np.isfinite(np.where(here, problem.pace, np.inf)).any(axis=1, keepdims=True)
-        yield np.where(here | ~able, problem.pace, np.inf)
+        able = np.isfinite(np.where(here, problem.per_work, np.inf)).any(axis=1, keepdims=True)
+        yield np.where(here | ~able, problem.per_work, np.inf)
 
 
 def pin_round_robin(problem: Problem, order: IntArray) -> IntArray:
@@ -267,7 +267,7 @@ def pin_round_robin(problem: Problem, order: IntArray) -> IntArray:
     turn = np.arange(problem.n) % problem.p
     for _ in range(problem.p):
         open_ = pin[order] == ANYWHERE
-        can = open_ & np.isfinite(problem.pace[problem.row[order], turn])
+        can = open_ & np.isfinite(problem.per_work[problem.row[order], turn])
         pin[order[can]] = turn[can]
         if bool((pin != ANYWHERE).all()):
             break
@@ -277,7 +277,7 @@ def pin_round_robin(problem: Problem, order: IntArray) -> IntArray:
 
 def pin_at_random(problem: Problem, seed: int) -> IntArray:
     """Pin each task to one of the devices that can run it, all equally likely."""
-    can = np.isfinite(problem.pace)
+    can = np.isfinite(problem.per_work)
     able_first = np.argsort(~can, axis=1, kind="stable")
     draw = generator(seed, "device").random(problem.n)
     choice = (draw * can.sum(axis=1)[problem.row]).astype(np.int64)

@@ -114,8 +114,8 @@ def decode_packed(
                 ready[k] = max(ready[k], sent + moved)
         pool, start, finish = NONE, 0.0, np.inf
         for k in range(low, high):
-            pace = a.pace[a.row[t], pools.first[k]]
-            seconds = a.work[t] * pace if pace < np.inf else np.inf
+            per_work = a.per_work[a.row[t], pools.first[k]]
+            seconds = a.work[t] * per_work if per_work < np.inf else np.inf
             if ready[k] + seconds >= finish:
                 continue
             begin = earliest_fit(w.profile, pools, k, t, ready[k], seconds, finish)
@@ -192,7 +192,7 @@ def _another_pool(w: PackingDecoder, t: int, random: np.ndarray, old: int) -> in
         new = ANY if other == NONE else w.kept_pool[other]
     else:
         new = below(random, len(pools.first))
-    if new != ANY and a.pace[a.row[t], pools.first[new]] == np.inf:
+    if new != ANY and a.per_work[a.row[t], pools.first[new]] == np.inf:
         return old
     return int(new)
 
@@ -220,7 +220,7 @@ def _unblock(w: PackingDecoder, c: Chain, i: int, many: bool) -> tuple[int, int,
 @njit
 def _choose_pool(w: PackingDecoder, c: Chain, t: int, new: int) -> int:
     """Set the choice of a task; return its place, or NONE if that changes nothing."""
-    if new == c.choice[t] or (new >= 0 and w.a.pace[w.a.row[t], w.pools.first[new]] == np.inf):
+    if new == c.choice[t] or (new >= 0 and w.a.per_work[w.a.row[t], w.pools.first[new]] == np.inf):
         return NONE
     c.choice[t] = new
     return NONE if new == w.kept_pool[t] else int(c.place[t])  # it may run there already

@@ -39,7 +39,7 @@ def pool_of_devices(problem: Problem) -> IntArray:
     c = problem.cluster
     found: dict[tuple[int, bytes], list[int]] = {}
     for d in range(problem.p):
-        found.setdefault((int(c.node[d]), problem.pace[:, d].tobytes()), []).append(d)
+        found.setdefault((int(c.node[d]), problem.per_work[:, d].tobytes()), []).append(d)
     pool, count = np.zeros(problem.p, np.int64), 0
     for members in found.values():
         if _equal_links(c.latency, members) and _equal_links(c.per_byte, members):

@@ -161,16 +161,16 @@ def pack_in_order(a: ProblemArrays, pools: Pools, order: IntArray, pin: IntArray
                 ready[k] = max(ready[k], sent + moved)
         best, chosen, begin = np.inf, -1, 0.0
         for k in range(count):
-            pace = a.pace[a.row[task], pools.first[k]]
-            if pace == np.inf or (pin[task] != ANYWHERE and pin[task] != k):
+            per_work = a.per_work[a.row[task], pools.first[k]]
+            if per_work == np.inf or (pin[task] != ANYWHERE and pin[task] != k):
                 continue
-            duration = a.work[task] * pace
+            duration = a.work[task] * per_work
             if ready[k] + duration >= best:
                 continue
             at = earliest_fit(profile, pools, k, task, ready[k], duration, best)
             if at + duration < best:
                 best, chosen, begin = at + duration, k, at
         pool[task], start[task] = chosen, begin
-        seconds[task] = a.work[task] * a.pace[a.row[task], pools.first[chosen]]
+        seconds[task] = a.work[task] * a.per_work[a.row[task], pools.first[chosen]]
         use(profile, pools, chosen, task, begin, begin + seconds[task])
     return pool, start, seconds

@@ -154,7 +154,7 @@ def device_groups(problem: Problem, count: int) -> tuple[list[IntArray], FloatAr
         total[group_of[i]] += by_node[i]
     fastest = np.argsort(-speed, kind="stable")
     groups = [fastest[group_of[node[fastest]] == g] for g in range(count)]
-    able = np.isfinite(problem.pace[np.unique(problem.row)])
+    able = np.isfinite(problem.per_work[np.unique(problem.row)])
     if any(not able[:, group].any(axis=1).all() for group in groups):
         return None
     return groups, total / total.sum()
@@ -162,9 +162,9 @@ def device_groups(problem: Problem, count: int) -> tuple[list[IntArray], FloatAr
 
 def mean_speeds(problem: Problem) -> FloatArray:
     """Return the speed (p,) of each device relative to the mean, weighted by work."""
-    able = np.isfinite(problem.pace) & (problem.pace > 0.0)
-    mean = np.broadcast_to(problem.mean_pace[:, None], problem.pace.shape)
-    relative = np.divide(mean, problem.pace, out=np.zeros(problem.pace.shape), where=able)
+    able = np.isfinite(problem.per_work) & (problem.per_work > 0.0)
+    mean = np.broadcast_to(problem.mean_per_work[:, None], problem.per_work.shape)
+    relative = np.divide(mean, problem.per_work, out=np.zeros(problem.per_work.shape), where=able)
     work = np.bincount(problem.row, mean_durations(problem), len(mean)).astype(np.float64)
     speed = np.asarray(work @ relative)
     return speed if speed.any() else np.ones(problem.p)
@@ -216,8 +216,8 @@ def digest(a: ProblemArrays, whole_problem: ProblemArrays) -> bytes:
     """Return a hash of what HEFT reads of a part; parts may share the devices."""
     found = blake2b(digest_size=16)
     columns = [a.work, a.row, a.pred_ptr, a.pred, a.pred_data]
-    if a.pace is not whole_problem.pace:
-        columns += [a.pace, a.latency, a.per_byte]
+    if a.per_work is not whole_problem.per_work:
+        columns += [a.per_work, a.latency, a.per_byte]
     for column in columns:
         found.update(f"{column.shape}".encode())
         found.update(column.data)
@@ -230,12 +230,12 @@ def part_arrays(a: ProblemArrays, parts: Parts, j: int) -> ProblemArrays:
     columns = _inside(a, tasks, parts.part, parts.place)
     work, row, ptr, pred, data = (frozen(column) for column in columns)  # one signature
     a = a._replace(work=work, row=row, pred_ptr=ptr, pred=pred, pred_data=data)
-    if len(devices) == a.pace.shape[1]:
+    if len(devices) == a.per_work.shape[1]:
         return a
     pair = np.ix_(devices, devices)
-    pace, latency, per_byte = a.pace[:, devices], a.latency[pair], a.per_byte[pair]
+    per_work, latency, per_byte = a.per_work[:, devices], a.latency[pair], a.per_byte[pair]
     return a._replace(
-        pace=frozen(np.ascontiguousarray(pace)),
+        per_work=frozen(np.ascontiguousarray(per_work)),
         latency=frozen(np.ascontiguousarray(latency)),
         per_byte=frozen(np.ascontiguousarray(per_byte)),
     )
@@ -278,7 +278,7 @@ def append(a: ProblemArrays, order: IntArray, rows: Rows, alike: FloatArray) -> 
     `alike` has latency and seconds per byte of all links, NaN if links differ: a table of links
     takes more memory than a cache has.
     """
-    free, links = np.zeros(a.pace.shape[1]), np.isnan(alike[0])
+    free, links = np.zeros(a.per_work.shape[1]), np.isnan(alike[0])
     for t in order:
         device, start = rows.device[t], 0.0
         for e in range(a.pred_ptr[t], a.pred_ptr[t + 1]):
@@ -290,5 +290,5 @@ def append(a: ProblemArrays, order: IntArray, rows: Rows, alike: FloatArray) -> 
                 arrival += alike[0] + a.pred_data[e] * alike[1]
             start = max(start, arrival)
         start = max(start, free[device])
-        rows.start[t], rows.finish[t] = start, start + a.work[t] * a.pace[a.row[t], device]
+        rows.start[t], rows.finish[t] = start, start + a.work[t] * a.per_work[a.row[t], device]
         free[device] = rows.finish[t]

@@ -153,7 +153,7 @@ def choose(a: ProblemArrays, c: Chain, w: Decoder, size: int, new: int) -> tuple
     for i in range(size):
         t = c.group[i]
         c.old[i] = c.choice[t]
-        if new != ANY and a.pace[a.row[t], new] == np.inf:
+        if new != ANY and a.per_work[a.row[t], new] == np.inf:
             continue
         c.choice[t] = new
         if new != c.old[i] and new != w.device[t]:  # otherwise it runs there already
@@ -184,7 +184,7 @@ def anneal(
     for _ in range(moves):
         now = c.value[0].current
         limit = now * (1.0 + 1e-12) - temperature * np.log(1.0 - uniform(c.random))
-        path, p = c.path, a.pace.shape[1]
+        path, p = c.path, a.per_work.shape[1]
         t, new, there, size = draw_move(
             a,
             c.order,

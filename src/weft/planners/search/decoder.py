@@ -81,15 +81,15 @@ def decode_from(
     """
     # One long function on purpose: a call that passes two tuples of arrays costs as much as placing
     # a task.
-    work, row, pace, latency, per_byte = a.work, a.row, a.pace, a.latency, a.per_byte
+    work, row, per_work, latency, per_byte = a.work, a.row, a.per_work, a.latency, a.per_byte
     pred_ptr, pred, pred_data = a.pred_ptr, a.pred, a.pred_data
     on, begin, end, latest, before, ready = w.device, w.start, w.finish, w.latest, w.before, w.ready
-    n, p, wide = len(order), pace.shape[1], tail.shape[1] > 1
+    n, p, wide = len(order), per_work.shape[1], tail.shape[1] > 1
     cut = (limit - goal.least) * goal.longest  # a longer makespan has a value above it
     makespan, same = _restore_before(order, first, on, begin, end, latest, before), True
     for j in range(first, n):
         t = order[j]
-        fixed, units, costs = choice[t], work[t], pace[row[t]]
+        fixed, units, costs = choice[t], work[t], per_work[row[t]]
         low, high = (0, p) if fixed < 0 else (fixed, fixed + 1)
         for d in range(low, high):
             ready[d] = 0.0

@@ -82,10 +82,10 @@ def _copy_start(a: ProblemArrays, w: CopyDecoder, u: int, d: int) -> tuple[float
     The start is inf if the task cannot run or already runs there.
     """
     full = w.runs.size[0] + 2 * len(w.runs.newest) // ROOM >= len(w.runs.task)
-    if u == NONE or a.pace[a.row[u], d] == np.inf or full or runs_on(w.runs, u, d):
+    if u == NONE or a.per_work[a.row[u], d] == np.inf or full or runs_on(w.runs, u, d):
         return np.inf, NONE
     ready = inputs_on(a, w.runs, u, d)[0]
-    return _gap(w, d, ready, a.work[u] * a.pace[a.row[u], d])
+    return _gap(w, d, ready, a.work[u] * a.per_work[a.row[u], d])
 
 
 @njit
@@ -107,7 +107,7 @@ def _copy_more(a: ProblemArrays, w: CopyDecoder, t: int, d: int, seconds: float)
         begin, after = _copy_start(a, w, u, d)
         if begin == np.inf:
             break
-        length = a.work[u] * a.pace[a.row[u], d]
+        length = a.work[u] * a.per_work[a.row[u], d]
         if begin + length >= inputs.ready[d]:
             break
         now, _ = _gap(w, d, inputs.ready[d], seconds)
@@ -131,7 +131,7 @@ def decode_copies(
 
     Likely only, since a later copy could still help.
     """
-    p, inputs = a.pace.shape[1], w.inputs
+    p, inputs = a.per_work.shape[1], w.inputs
     w.runs.size[0] = 0
     w.runs.newest[:] = NONE
     w.latest[:] = NONE
@@ -141,22 +141,22 @@ def decode_copies(
         gather_inputs(a, w.runs, t, inputs, low, high)
         best, device = np.inf, low
         for d in range(low, high):
-            pace = a.pace[a.row[t], d]
-            if pace == np.inf or inputs.others[d] + a.work[t] * pace >= best:
+            per_work = a.per_work[a.row[t], d]
+            if per_work == np.inf or inputs.others[d] + a.work[t] * per_work >= best:
                 continue
-            seconds = a.work[t] * pace
+            seconds = a.work[t] * per_work
             start, _ = _gap(w, d, inputs.ready[d], seconds)
             if start + seconds < best:
                 best, device = start + seconds, d
             if start > inputs.others[d] and high - low > 1:
                 u = inputs.last[d]
                 begin, _ = _copy_start(a, w, u, d)
-                done = begin + a.work[u] * a.pace[a.row[u], d] if begin < np.inf else np.inf
+                done = begin + a.work[u] * a.per_work[a.row[u], d] if begin < np.inf else np.inf
                 if done < inputs.ready[d]:
                     start, _ = _gap(w, d, max(inputs.others[d], done), seconds)
                     if start + seconds < best:
                         best, device = start + seconds, d
-        seconds = a.work[t] * a.pace[a.row[t], device]
+        seconds = a.work[t] * a.per_work[a.row[t], device]
         ready = _copy_more(a, w, t, device, seconds)
         start, after = _gap(w, device, ready, seconds)
         _enter(w, t, device, start, seconds, after, True)
@@ -195,8 +195,8 @@ def anneal_copies(
         t = below(c.random, len(c.order))
         here, there, old = c.place[t], c.place[t], c.choice[t]
         if uniform(c.random) < DEVICE_MOVES:
-            new = another_device(a, w.place, a.pace.shape[1], t, c.random, ANY_SHARE)
-            if new == old or (new >= 0 and a.pace[a.row[t], new] == np.inf):
+            new = another_device(a, w.place, a.per_work.shape[1], t, c.random, ANY_SHARE)
+            if new == old or (new >= 0 and a.per_work[a.row[t], new] == np.inf):
                 continue
             c.choice[t] = new
         else:

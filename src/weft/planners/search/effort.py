@@ -30,7 +30,7 @@ def affordable_bound(problem: Problem, clock: Clock, heft: float, *, copies: boo
     if problem.n * problem.p > BOUND_CELLS:
         return 0.0
     steps = problem.n * min(problem.n, max(16, 20_000_000 // problem.n)) / 50
-    steps += min(300 * len(problem.pace) * problem.p, 40_000_000)
+    steps += min(300 * len(problem.per_work) * problem.p, 40_000_000)
     steps += 2 * _tail_steps(problem)
     if fits(clock, step_seconds(problem, heft) * steps, BOUND_SHARE):
         return lower_bound(problem, copies=copies)
@@ -74,7 +74,7 @@ def walked_tasks(a: ProblemArrays, device: IntArray, start: FloatArray, finish: 
     It places the tasks in order of start on these devices, and walks from the end of the device
     back to the arrival of the inputs.
     """
-    n, p = len(start), a.pace.shape[1]
+    n, p = len(start), a.per_work.shape[1]
     order = np.argsort(start)
     size = np.zeros(p + 1, np.int64)
     for t in range(n):

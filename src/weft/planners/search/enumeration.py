@@ -52,14 +52,14 @@ def try_assignments(
     Returns the best value, `best` if none is better. The number of an assignment has one digit per
     task to the base of the number of devices; numbers beyond the last one repeat the first ones.
     """
-    n, p = len(a.work), a.pace.shape[1]
+    n, p = len(a.work), a.per_work.shape[1]
     device, rank, tail = np.zeros(n, np.int64), np.zeros(n), np.zeros((n, 1))
     for number in range(first, first + count):
         able, rest = True, number
         for t in range(n):
             device[t] = rest % p
             rest //= p
-            able = able and a.pace[a.row[t], device[t]] < np.inf
+            able = able and a.per_work[a.row[t], device[t]] < np.inf
         if not able:
             continue
         _rank(a, device, rank)
@@ -84,7 +84,7 @@ def _rank(a: ProblemArrays, device: IntArray, rank: FloatArray) -> None:
             there = device[v]
             send = a.latency[here, there] + a.succ_data[e] * a.per_byte[here, there]
             longest = max(longest, send + rank[v])
-        rank[u] = a.work[u] * a.pace[a.row[u], here] + longest
+        rank[u] = a.work[u] * a.per_work[a.row[u], here] + longest
 
 
 @njit

@@ -158,7 +158,7 @@ class ConstraintModel:
         model = library.CpModel()
         top = math.floor(warm.makespan * scale)
         start = [model.new_int_var(0, top, "") for _ in range(problem.n)]
-        able = np.isfinite(problem.pace)[problem.row]
+        able = np.isfinite(problem.per_work)[problem.row]
         on = [
             {int(d): model.new_bool_var("") for d in np.flatnonzero(able[t])}
             for t in range(problem.n)

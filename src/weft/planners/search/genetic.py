@@ -213,7 +213,7 @@ def draw_individual(a: ProblemArrays, g: Population, i: int) -> None:
 
     In the order, every free task is equally likely to be next.
     """
-    n, p = len(a.work), a.pace.shape[1]
+    n, p = len(a.work), a.per_work.shape[1]
     waiting = a.pred_ptr[1:] - a.pred_ptr[:-1]
     free, count = np.empty(n, np.int64), 0
     for t in range(n):
@@ -227,7 +227,7 @@ def draw_individual(a: ProblemArrays, g: Population, i: int) -> None:
         free[k] = free[count]
         g.order[0, i, j] = t
         g.device[0, i, t] = below(g.random, p)
-        while a.pace[a.row[t], g.device[0, i, t]] == np.inf:
+        while a.per_work[a.row[t], g.device[0, i, t]] == np.inf:
             g.device[0, i, t] = below(g.random, p)
         for e in range(a.succ_ptr[t], a.succ_ptr[t + 1]):
             waiting[a.succ[e]] -= 1
@@ -265,7 +265,7 @@ def breed(
     a: ProblemArrays, goal: Goal, tail: FloatArray, g: Population, w: Decoder, old: int, i: int
 ) -> None:
     """Make individual i of the next generation: crossover, mutation, fitness."""
-    n, p = len(a.work), a.pace.shape[1]
+    n, p = len(a.work), a.per_work.shape[1]
     mother, father = _parent(g, old), _parent(g, old)
     order, device = g.order[1 - old, i], g.device[1 - old, i]
     cut = below(g.random, n + 1)
@@ -286,6 +286,6 @@ def breed(
             shift(order, g.place, g.place[t], there)
     while uniform(g.random) < DEVICE_RATE / (1.0 + DEVICE_RATE):
         t, d = below(g.random, n), below(g.random, p)
-        if a.pace[a.row[t], d] < np.inf:
+        if a.per_work[a.row[t], d] < np.inf:
             device[t] = d
     g.value[1 - old, i] = decode(a, goal, order, device, tail, w)

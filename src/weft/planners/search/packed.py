@@ -85,7 +85,7 @@ class PackingWorker(Worker):
         """Return the stored placement; seconds are computed again, to the last bit."""
         a, w = self.problem.arrays, self.packing
         device = self.directions.pools.first[w.kept_pool]
-        return w.kept_pool.copy(), w.kept_start.copy(), a.work * a.pace[a.row, device]
+        return w.kept_pool.copy(), w.kept_start.copy(), a.work * a.per_work[a.row, device]
 
 
 def packing_team(

@@ -121,7 +121,7 @@ def fit(problem: Problem, given: Schedule) -> Schedule:
             f"{int(device.max(initial=-1))}, but '{problem.name}' has {problem.n} tasks on "
             f"{problem.p} devices; start from a plan of the same structure"
         )
-    able = np.isfinite(problem.pace[problem.row, device])
+    able = np.isfinite(problem.per_work[problem.row, device])
     pin = np.where(able, device, ANYWHERE).astype(np.int64)
     return as_schedule(insert(problem.arrays, rank_order(problem, -start), pin))
 

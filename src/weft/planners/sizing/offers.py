@@ -63,7 +63,11 @@ def _alike(problem: Problem, one: tuple[int, ...], other: tuple[int, ...]) -> bo
     both = np.ix_(swapped, swapped)
     links = (np.array_equal(m[both], m) for m in (c.bandwidth, c.latency))
     columns = (np.array_equal(getattr(c, k)[swapped], getattr(c, k)) for k in COLUMNS)
-    return all(columns) and np.array_equal(problem.pace[:, swapped], problem.pace) and all(links)
+    return (
+        all(columns)
+        and np.array_equal(problem.per_work[:, swapped], problem.per_work)
+        and all(links)
+    )
 
 
 def _label(c: Cluster, unit: tuple[int, ...]) -> str:

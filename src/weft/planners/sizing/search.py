@@ -192,15 +192,15 @@ class Search:
     @cached_property
     def _work(self) -> tuple[np.ndarray, np.ndarray]:
         """(k,) all work of each row of the problem, and which rows have tasks."""
-        rows = len(self.problem.pace)
+        rows = len(self.problem.per_work)
         total = np.bincount(self.problem.row, weights=self.problem.work, minlength=rows)
         return total, np.bincount(self.problem.row, minlength=rows) > 0
 
     def _rows(self, counts: Counts) -> np.ndarray:
-        """Return pace: (used rows, devices of one unit of each present offer)."""
+        """Return per_work: (used rows, devices of one unit of each present offer)."""
         units = [o.units[0] for o, n in zip(self.offers, counts, strict=True) if n]
         devices = [d for unit in units for d in unit]
-        return np.asarray(self.problem.pace[self._work[1]][:, devices])
+        return np.asarray(self.problem.per_work[self._work[1]][:, devices])
 
     def _path(self, counts: Counts) -> float:
         """Return the longest path with every task on its best device.
@@ -217,24 +217,24 @@ class Search:
 
         Weights of devices bound it from below.
         """
-        pace = self._rows(counts)
+        per_work = self._rows(counts)
         total = self._work[0][self._work[1]]
         pairs = zip(self.offers, counts, strict=True)
         number = np.array([n for o, n in pairs if n for _ in o.units[0]], float)
-        able = np.isfinite(pace)
-        seconds = (total[:, None] * np.where(able, pace, 0.0)).sum(axis=0)
+        able = np.isfinite(per_work)
+        seconds = (total[:, None] * np.where(able, per_work, 0.0)).sum(axis=0)
         done = (total[:, None] * able).sum(axis=0)
         weight = np.where(seconds > 0, done / np.maximum(seconds, 1e-300), 1.0)
-        best, rounds = 0.0, ROUNDS if len(pace) > 1 else 1
+        best, rounds = 0.0, ROUNDS if len(per_work) > 1 else 1
         for i in range(rounds):
             weight = weight / (weight * number).sum()
-            scaled = pace * weight
+            scaled = per_work * weight
             at = scaled.argmin(axis=1)
             value = float((total * scaled[np.arange(len(total)), at]).sum())
             best = max(best, value)
             if value <= 0.0:
                 break
-            taken = total * pace[np.arange(len(total)), at]
+            taken = total * per_work[np.arange(len(total)), at]
             load = np.bincount(at, weights=taken, minlength=len(weight)) / number
             weight = weight * np.exp(0.5 / np.sqrt(1 + i) * np.minimum(load / value - 1.0, 3.0))
         return best * rounding_slack(self.problem)

@@ -235,7 +235,7 @@ class DeviceSpeed(SpeedChange):
         rates = {kind: rate * by for kind, rate in c.throughput.items()}
         cluster = replace(c, speed=c.speed * by, throughput=rates)
         return replace(
-            problem, cluster=cluster, pace=frozen(np.ascontiguousarray(problem.pace / by))
+            problem, cluster=cluster, per_work=frozen(np.ascontiguousarray(problem.per_work / by))
         )
 
 
@@ -276,12 +276,12 @@ def select_devices(
         **kept,
         **labels,
     )
-    pace = frozen(np.ascontiguousarray(problem.pace[:, at]))
-    stranded = np.isinf(pace.min(axis=1))[problem.row]
+    per_work = frozen(np.ascontiguousarray(problem.per_work[:, at]))
+    stranded = np.isinf(per_work.min(axis=1))[problem.row]
     if stranded.any():
         task = problem.workflow.task_name(int(np.flatnonzero(stranded)[0]))
         raise InvalidInput(f"task '{task}' fits none of the devices {', '.join(cluster.names)}")
-    return Problem(problem.workflow, cluster, problem.work, problem.row, pace)
+    return Problem(problem.workflow, cluster, problem.work, problem.row, per_work)
 
 
 def _kind(name: str, problem: Problem) -> str:
@@ -302,7 +302,7 @@ def _with_new_kind(
     old, count = problem.cluster, len(names) - problem.p
     again = Problem.bind(problem.workflow, old)
     same = all(
-        np.array_equal(getattr(again, k), getattr(problem, k)) for k in ("work", "row", "pace")
+        np.array_equal(getattr(again, k), getattr(problem, k)) for k in ("work", "row", "per_work")
     )
     if not same:
         raise InvalidInput(

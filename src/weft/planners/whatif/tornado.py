@@ -152,7 +152,7 @@ def _pairs(problem: Problem, share: float, most: int) -> list[Pair]:
         what = f"links {ends[0]} - {ends[1]}"
         made.append((what, Bandwidth(more, ends), Bandwidth(less, ends)))
     w = problem.workflow
-    shortest = problem.work * problem.best_pace[problem.row]
+    shortest = problem.work * problem.best_per_work[problem.row]
     seconds = np.bincount(w.kind, weights=shortest, minlength=len(w.kinds))
     heavy = [int(k) for k in np.argsort(-seconds, kind="stable")[:most] if seconds[k] > 0]
     names = [w.kinds[k] for k in heavy]
@@ -163,7 +163,7 @@ def _can_lose(problem: Problem, kind: str) -> bool:
     """Return whether every task fits some device without the last one of a kind."""
     cluster = problem.cluster
     last = cluster.p - 1 - cluster.kinds[::-1].index(kind)
-    rest = np.delete(problem.pace, last, axis=1)
+    rest = np.delete(problem.per_work, last, axis=1)
     return cluster.p > 1 and bool(np.isfinite(rest.min(axis=1))[problem.row].all())
 
 

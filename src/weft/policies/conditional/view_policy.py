@@ -164,7 +164,7 @@ class RuleViewPolicy(UnitPolicy):
 
     def _write_devices(self, view: View) -> None:
         sim, device = self._sim, self._sim.device
-        device["pace"], device["head"] = view.pace, -1
+        device["slowdown"], device["head"] = view.slowdown, -1
         if view.loaded is not None:
             sim.loaded[: len(device)] = view.loaded
         now, idle, free = view.now, view.idle.tolist(), view.free_at.tolist()

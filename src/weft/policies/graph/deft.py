@@ -70,10 +70,10 @@ def place(sim: Sim, instance: int, free: FloatArray) -> tuple[int, int, float]:
     now, g = sim.world[0].now, task_of(sim, instance)
     best, best_copy, least = NONE, NONE, np.inf
     for d in range(len(free)):
-        pace = sim.grid[sim.task[g].row, d]
-        if pace == np.inf or free[d] == np.inf:
+        per_work = sim.grid[sim.task[g].row, d]
+        if per_work == np.inf or free[d] == np.inf:
             continue
-        begin, seconds = max(free[d], now), sim.task[g].work * pace * sim.device[d].pace
+        begin, seconds = max(free[d], now), sim.task[g].work * per_work * sim.device[d].slowdown
         if best >= 0 and begin + seconds >= least:
             continue
         last, latest, others = _inputs(sim, instance, d)
@@ -114,11 +114,11 @@ def _inputs(sim: Sim, instance: int, d: int) -> tuple[int, float, float]:
 @njit_inline
 def _copy_finish(sim: Sim, parent: int, d: int, begin: float) -> float:
     g = task_of(sim, parent)
-    pace = sim.grid[sim.task[g].row, d]
-    if pace == np.inf:
+    per_work = sim.grid[sim.task[g].row, d]
+    if per_work == np.inf:
         return np.inf
     there = max(begin, input_arrival(sim, parent, d, sim.world[0].now))
-    return float(there + sim.task[g].work * pace * sim.device[d].pace)
+    return float(there + sim.task[g].work * per_work * sim.device[d].slowdown)
 
 
 @njit_inline

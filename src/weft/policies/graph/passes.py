@@ -34,7 +34,9 @@ def task_features(problem: Problem, kind: str) -> Numbers:
         np.log1p(np.diff(w.pred_ptr)) / 3,
     ]
     if kind == "lachesis":
-        least = problem.work * problem.pace.min(axis=1)[problem.row] if problem.n else np.zeros(0)
+        least = (
+            problem.work * problem.per_work.min(axis=1)[problem.row] if problem.n else np.zeros(0)
+        )
         latency, per_byte = mean_transfer(problem)
         seconds = latency + w.data * per_byte
         sent, got = np.zeros(problem.n), np.zeros(problem.n)
@@ -312,7 +314,7 @@ def _describe_placement(
     seen[FEATURE.deft_idle] = buffers.idle[d]
     seen[FEATURE.deft_copy] = 1 if copy >= 0 else 0
     seen[FEATURE.deft_share] = _part(
-        sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace, span
+        sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].slowdown, span
     )
 
 

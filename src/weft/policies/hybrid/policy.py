@@ -135,7 +135,7 @@ class HybridPolicy:
                 return self._watch(view, decision)
             if refused is None or finish < refused[0]:
                 refused = finish, decision
-        up = np.isfinite(view.pace)
+        up = np.isfinite(view.slowdown)
         if refused is not None and (view.idle == up).all():  # nothing runs, so no event would come
             return self._watch(view, refused[1])
         return None
@@ -202,9 +202,9 @@ class HybridPolicy:
                 self._centre[k, stale], _ = model.predict_rows(rows, groups)
                 self._version[k, stale] = model.observed
         factor = np.exp(self._centre[:, ready])[self._kind].T
-        up = np.isfinite(view.pace)
-        pace = np.where(up, view.pace, 1.0) if self._given is None else np.ones(len(up))
-        return np.asarray(np.where(up & np.isfinite(base), base * factor * pace, np.inf))
+        up = np.isfinite(view.slowdown)
+        slowdown = np.where(up, view.slowdown, 1.0) if self._given is None else np.ones(len(up))
+        return np.asarray(np.where(up & np.isfinite(base), base * factor * slowdown, np.inf))
 
     # -- learning ----------------------------------------------------------------
 
@@ -212,8 +212,8 @@ class HybridPolicy:
         job = int(np.searchsorted(self._first, decision.instance, side="right")) - 1
         task = decision.instance - int(self._first[job])
         base = float(self._estimates[int(self._template[job])][task, decision.device])
-        pace = float(view.pace[decision.device]) if self._given is None else 1.0
-        self._watched[decision.instance] = decision.device, base * pace
+        slowdown = float(view.slowdown[decision.device]) if self._given is None else 1.0
+        self._watched[decision.instance] = decision.device, base * slowdown
         return decision
 
     def _learn(self, view: View) -> None:

@@ -69,7 +69,7 @@ def expect_durations(sim: Sim, plan: PlanState, trust: float) -> None:
 @njit_inline
 def _learn_from(sim: Sim, plan: PlanState, x: int) -> None:
     d, g = sim.execution[x].device, task_of(sim, sim.execution[x].instance)
-    estimate = sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace
+    estimate = sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].slowdown
     observed = sim.execution[x].finish - sim.execution[x].start
     if sim.execution[x].status != 0 or sim.execution[x].copy == 1:
         return
@@ -111,7 +111,7 @@ def update_rates(sim: Sim, plan: PlanState) -> None:
     """Set the expected / estimated durations at the present speed of each device."""
     for kind in range(len(plan.pair)):
         for d in range(len(sim.device)):
-            plan.rate[kind, d] = sim.device[d].pace * plan.pair[kind, d].factor
+            plan.rate[kind, d] = sim.device[d].slowdown * plan.pair[kind, d].factor
 
 
 @njit_inline

@@ -37,7 +37,7 @@ def plan_window(
     update_rates(sim, plan)
     priced = weights[W.price] != 0.0 and update_prices(sim, plan)
     for d in range(len(sim.device)):
-        slowed = weights[W.slowed] if sim.device[d].pace > 1.0 else 0.0
+        slowed = weights[W.slowed] if sim.device[d].slowdown > 1.0 else 0.0
         plan.penalty_rate[d] = slowed + weights[W.energy] * plan.device[d].power
         if priced:
             plan.penalty_rate[d] += weights[W.price] * plan.price_scale[0] * plan.price[d]

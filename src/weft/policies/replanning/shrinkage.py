@@ -74,7 +74,7 @@ def describe_spread(sim: Sim, plan: PlanState, f: Numbers) -> None:
     """Fill in the features."""
     slowed, p = 0.0, len(plan.device)
     for d in range(p):
-        slowed += 1.0 if sim.device[d].pace != 1.0 else 0.0
+        slowed += 1.0 if sim.device[d].slowdown != 1.0 else 0.0
     count, square, pairs, means, total = observed_spread(plan)
     again = count - pairs
     f[FEATURE.observed], f[FEATURE.repeated] = np.log(1.0 + count) / 5.0, np.log(1.0 + again) / 5.0

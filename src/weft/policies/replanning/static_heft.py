@@ -79,7 +79,7 @@ class StaticHeft:
             self._planned[job] = True
             self._plan_job(view, job)
         # The task at the head of a device's plan, or a task lost with a failed device.
-        up, where = np.isfinite(view.pace), self._inst["device"][view.ready]
+        up, where = np.isfinite(view.slowdown), self._inst["device"][view.ready]
         able = view.ready[up[where] & self._committed[view.ready]].tolist()
         ready, here = set(view.ready.tolist()), set(view.jobs.tolist())
         for d in np.flatnonzero(up).tolist():

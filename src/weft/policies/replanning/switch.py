@@ -81,7 +81,7 @@ def describe_options(
             share += sim.job[j].remaining / max(size, 1)
             later += 1 if sim.job[j].arrival > sim.job[0].arrival else 0
     for d in range(p):
-        slowed += 1 if 1.0 < sim.device[d].pace < np.inf else 0
+        slowed += 1 if 1.0 < sim.device[d].slowdown < np.inf else 0
         down += 1 if plan.device[d].free == np.inf else 0
     count, square, _, bias, _ = observed_spread(plan)
     for option in range(2):

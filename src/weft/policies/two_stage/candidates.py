@@ -240,7 +240,7 @@ def _candidate_devices(sim: Sim, plan: PlanState, candidates: Candidates) -> int
             ratio = plan.task[o].rank / max(plan.task[g].rank, 1e-300)
             f[OF_DEVICE.other_rank] = _within(ratio, 0.0, 3.0)
             f[OF_DEVICE.other_ready] = 1.0 if sim.inst[other].status == READY else 0.0
-        f[OF_DEVICE.slowed] = _within(sim.device[d].pace - 1.0, 0.0, 3.0)
+        f[OF_DEVICE.slowed] = _within(sim.device[d].slowdown - 1.0, 0.0, 3.0)
         f[OF_DEVICE.bias] = _within(plan.pair[sim.task[g].kind, d].factor - 1.0, -1.0, 2.0)
         f[OF_DEVICE.near], f[OF_DEVICE.copy] = describe_place(sim, i, d)
         f[OF_DEVICE.elsewhere] = _within((elsewhere - ends) / mean, -5.0, 5.0)
@@ -285,7 +285,7 @@ def _within(x: float, low: float, high: float) -> float:
 @njit_inline
 def _seconds_there(sim: Sim, plan: PlanState, i: int, d: int) -> float:
     g = task_of(sim, i)
-    estimate = sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace
+    estimate = sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].slowdown
     return float(estimate * plan.pair[sim.task[g].kind, d].factor)
 
 

@@ -55,7 +55,7 @@ def finish_elsewhere(sim: Sim, plan: PlanState, i: int) -> float:
     g, soonest = task_of(sim, i), np.inf
     for d in range(len(sim.device)):
         if plan.device[d].busy >= 0 and plan.device[d].free < np.inf:
-            rate = sim.device[d].pace * plan.pair[sim.task[g].kind, d].factor
+            rate = sim.device[d].slowdown * plan.pair[sim.task[g].kind, d].factor
             seconds = sim.task[g].work * sim.grid[sim.task[g].row, d] * rate
             soonest = min(soonest, max(plan.device[d].free, plan.arrival[d]) + seconds)
     return float(soonest)

@@ -98,8 +98,8 @@ class Model {
     this.busy = new Float64Array(this.lanes.length);
     this.grouped = new Set(devices.nodes).size > 1;
     this.failures = this.lanes.map(() => []);
-    for (const [device, from, to, pace] of this.data.pauses)
-      this.failures[this.laneOf[device]].push({ from, to, pace });
+    for (const [device, from, to, slowdown] of this.data.pauses)
+      this.failures[this.laneOf[device]].push({ from, to, slowdown });
   }
 
   indexBatches() {

@@ -225,11 +225,11 @@ class Painter {
 
   paintPauses(lane, y, view) {
     const c = this.context;
-    for (const { from, to, pace } of this.model.failures[lane]) {
+    for (const { from, to, slowdown } of this.model.failures[lane]) {
       const x0 = this.x(from, view),
         x1 = this.x(to, view);
       if (x1 < this.gutter || x0 > this.right) continue;
-      c.fillStyle = pace === null ? this.downHatch : this.slowHatch;
+      c.fillStyle = slowdown === null ? this.downHatch : this.slowHatch;
       c.globalAlpha = 0.4;
       c.fillRect(x0, y, Math.max(1, x1 - x0), this.laneHeight);
       c.globalAlpha = 1;

@@ -30,7 +30,7 @@ class Chart:
     decided : (x,) when each row was committed, if data moves only then; None when it moves eagerly
     lanes : (p,) device numbers from top to bottom
     outcome : (choices,) which branches were taken; None before anything happened
-    pauses : (k, 4) device, from, to and pace of the times a device was slower (or, at pace inf,
+    pauses : (k, 4) device, from, to and slowdown of the times a device was slower (or, at inf,
         down)
     order : (x,) the row of the schedule or trace behind each row
     source, problem : what the chart is made of
@@ -240,13 +240,16 @@ def _sorted(columns: dict[str, np.ndarray], workload: Workload) -> dict[str, Any
 
 
 def _pauses(trace: Trace) -> np.ndarray:
-    """Return intervals of changed pace, up to the next change or the end of the trace."""
+    """Return intervals of changed slowdown, up to the next change or the end of the trace."""
     scenario, rows = trace.scenario, []
     end = float(trace.finish.max(initial=0.0))
     for d in np.unique(scenario.change_device).tolist():
         mine = scenario.change_device == d
-        times, paces = scenario.change_time[mine].tolist(), scenario.change_pace[mine].tolist()
-        for begin, until, pace in zip(times, [*times[1:], end], paces, strict=True):
-            if pace != 1.0 and min(until, end) > begin:
-                rows.append((d, begin, min(until, end), pace))
+        times, slowdowns = (
+            scenario.change_time[mine].tolist(),
+            scenario.change_slowdown[mine].tolist(),
+        )
+        for begin, until, slowdown in zip(times, [*times[1:], end], slowdowns, strict=True):
+            if slowdown != 1.0 and min(until, end) > begin:
+                rows.append((d, begin, min(until, end), slowdown))
     return np.array(rows, float).reshape(-1, 4)

@@ -68,8 +68,8 @@ def chart_data(chart: Chart, *, until: float | None = None) -> dict[str, object]
         if chart.outcome is None or not len(chart.outcome)
         else chart.outcome.tolist(),
         "pauses": [
-            [int(d), a, b, None if np.isinf(pace) else pace]
-            for d, a, b, pace in chart.pauses.tolist()
+            [int(d), a, b, None if np.isinf(slowdown) else slowdown]
+            for d, a, b, slowdown in chart.pauses.tolist()
         ],
         "rows": _rows(chart),
         "bound": chart.bound or None,

@@ -77,8 +77,8 @@ def _draw(chart: Chart, figure: Any, axes: Any) -> None:
     lane[chart.lanes] = np.arange(len(chart.lanes))
     height = 0.84 / size
     bottom = lane[chart.device] - 0.42 + slot * height
-    for device, begin, until, pace in chart.pauses.tolist():
-        shade = LIGHT["bad"] if np.isinf(pace) else LIGHT["muted"]
+    for device, begin, until, slowdown in chart.pauses.tolist():
+        shade = LIGHT["bad"] if np.isinf(slowdown) else LIGHT["muted"]
         axes.barh(
             lane[int(device)],
             until - begin,
@@ -222,8 +222,8 @@ def _legend(chart: Chart) -> list[Any]:
     handles: list[Any] = [
         Patch(color=category(k), label=shortened(chart.workload.kinds[k], 20)) for k in kinds
     ]
-    *_, pace = chart.pauses.T
-    down, slow = bool(np.isinf(pace).any()), bool(np.isfinite(pace).any())
+    *_, slowdown = chart.pauses.T
+    down, slow = bool(np.isinf(slowdown).any()), bool(np.isfinite(slowdown).any())
     moves = any(s.part == "moving data" for s in chart.explanation.segments)
     marks = (
         (bool(chart.copy.any()), "copy", LIGHT["paper"], category(0), "////"),

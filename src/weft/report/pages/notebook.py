@@ -124,7 +124,7 @@ def _of_problem(problem: Problem) -> Summary:
 
 def _fastest(problem: Problem) -> FloatArray:
     """Return the seconds of each task on its fastest device."""
-    return problem.work * problem.best_pace[problem.row]
+    return problem.work * problem.best_per_work[problem.row]
 
 
 def _problem(problem: Problem) -> str:

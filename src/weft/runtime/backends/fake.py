@@ -24,7 +24,7 @@ class _Lane:
     orders: deque[Order] = field(default_factory=deque)
     start: float = 0.0
     end: float = inf
-    pace: float = 1.0
+    slowdown: float = 1.0
 
 
 class FakeBackend:
@@ -86,7 +86,7 @@ class FakeBackend:
         rows = (
             self.future.change_time.tolist(),
             self.future.change_device.tolist(),
-            self.future.change_pace.tolist(),
+            self.future.change_slowdown.tolist(),
         )
         self._changes = deque(zip(*rows, strict=True))
         self._lanes = [_Lane() for _ in range(self.cluster.p)]
@@ -211,10 +211,10 @@ class FakeBackend:
             if choices.task[c] == task
         )
 
-    def _change(self, device: int, pace: float) -> None:
+    def _change(self, device: int, slowdown: float) -> None:
         lane = self._lanes[device]
-        old, lane.pace = lane.pace, pace
-        if pace == inf:
+        old, lane.slowdown = lane.slowdown, slowdown
+        if slowdown == inf:
             if self._caches:
                 self._caches[device].empty()
             lane.orders.clear()
@@ -222,8 +222,8 @@ class FakeBackend:
             self._events.append(protocol.DeviceLost(device, self._now, "scripted"))
             return
         if lane.end < inf:
-            lane.end = self._now + (lane.end - self._now) * (pace / old)
-        self._events.append(protocol.DeviceAdded(device, self._now, pace))
+            lane.end = self._now + (lane.end - self._now) * (slowdown / old)
+        self._events.append(protocol.DeviceAdded(device, self._now, slowdown))
 
     def _seconds(self, order: Order, device: int) -> float:
         """Return the true seconds of a group, in the order of steps of docs/simulator.md."""
@@ -232,13 +232,13 @@ class FakeBackend:
             job, task = self.workload.task_of(i)
             problem = self.workload.problem_of(job)
             kind = self._kinds[int(self.workload.template[job])][int(problem.workflow.kind[task])]
-            seconds = float(problem.work[task]) * float(problem.pace[problem.row[task], device])
+            seconds = float(problem.work[task]) * float(problem.per_work[problem.row[task], device])
             seconds = seconds * float(self.future.factor[i]) * float(self.future.bias[kind, device])
-            longest = max(longest, seconds * self._lanes[device].pace)
+            longest = max(longest, seconds * self._lanes[device].slowdown)
         growth = self.workload.batch_growth[kind, device]
         longest *= float(growth[min(len(order.members), len(growth)) - 1])
         if self._caches:
             cache, name = self._caches[device], self.workload.kinds[kind]
-            longest += cache.seconds(name) * self._lanes[device].pace
+            longest += cache.seconds(name) * self._lanes[device].slowdown
             cache.load(name)
         return longest

@@ -125,14 +125,14 @@ class DeviceLost:
 
 @dataclass(frozen=True)
 class DeviceAdded:
-    """A device that is up (again), with its slowdown `pace`.
+    """A device that is up (again), with its slowdown.
 
     A new device has the next number, and `Backend.devices` must contain it by then.
     """
 
     device: int
     time: float
-    pace: float = 1.0
+    slowdown: float = 1.0
 
 
 Event = Started | Finished | Failed | DeviceLost | DeviceAdded

@@ -56,7 +56,7 @@ class DriftDetector:
             for p in workload.problems
         ]
         self._costs: dict[int, tuple[Problem, memoryview, memoryview, memoryview]] = {}
-        """Template -> its problem, with work, row and pace as Python reads them fastest."""
+        """Template -> its problem, with work, row and per_work as Python reads them fastest."""
         self._small = all(p.n * p.p <= LARGEST for p in workload.problems)
 
     def finished(self, instance: int, device: int, seconds: float, expected: float) -> bool:
@@ -84,10 +84,10 @@ class DriftDetector:
         problem = self.workload.problems[template]
         known = self._costs.get(template)
         if known is None or known[0] is not problem:
-            known = problem, problem.work.data, problem.row.data, problem.pace.data
+            known = problem, problem.work.data, problem.row.data, problem.per_work.data
             self._costs[template] = known
-        _, work, row, pace = known
-        slowness: float = pace[row[task], device]
+        _, work, row, per_work = known
+        slowness: float = per_work[row[task], device]
         return float(work[task]) * slowness if slowness < inf else inf
 
     def corrected(self) -> Workload:
@@ -119,5 +119,5 @@ def _scaled(problem: Problem, factor: FloatArray, kind: Sequence[int]) -> Proble
         problem.cluster,
         problem.work,
         frozen(row),
-        frozen(problem.pace[rows] * factor[kinds]),
+        frozen(problem.per_work[rows] * factor[kinds]),
     )

@@ -65,7 +65,7 @@ class FallbackDecider:
 
     def unstick(self) -> bool:
         """Replace a decider that waits although nothing runs; return whether that helped."""
-        could = any(m.pace < inf for m in self.life.machines) and bool(self.life.ready)
+        could = any(m.slowdown < inf for m in self.life.machines) and bool(self.life.ready)
         if not could or self.replaced or self.life.planned:
             return False
         self._replace(f"it waits, though nothing runs and {len(self.life.ready)} tasks are ready")
@@ -74,7 +74,7 @@ class FallbackDecider:
     def why_stuck(self, name: str, now: float) -> str:
         """Describe why a run cannot continue."""
         jobs, names = self.life.jobs_here(), self.life.workload.cluster.names
-        down = [n for n, m in zip(names, self.life.machines, strict=True) if m.pace == inf]
+        down = [n for n, m in zip(names, self.life.machines, strict=True) if m.slowdown == inf]
         why = (
             f"devices down for good: {', '.join(down)}"
             if down

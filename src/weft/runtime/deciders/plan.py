@@ -61,7 +61,7 @@ class RemainingWork(NamedTuple):
     def seconds(self, plan: Sequence[tuple[int, int]]) -> float:
         """Return the makespan of instances on devices, in this order, by replay."""
         number = {i: k for k, i in enumerate(self.instances)}
-        able = np.isfinite(self.problem.pace).argmax(axis=1)[self.problem.row]
+        able = np.isfinite(self.problem.per_work).argmax(axis=1)[self.problem.row]
         place = np.zeros(self.problem.n)  # stubs come first
         for k, (i, device) in enumerate(plan):
             able[number[i]], place[number[i]] = device, k + 1.0
@@ -170,7 +170,7 @@ class PlanDecider:
                 continue
             machine = machines[device]
             held = len(machine.queue) + (machine.running is not None)
-            if machine.pace < inf and held < ahead:
+            if machine.slowdown < inf and held < ahead:
                 self._last = LastDecision(now, life.executions.total, device)
                 del self._device[queue[0]]
                 return Decision(queue.popleft(), device)
@@ -224,7 +224,7 @@ class PlanDecider:
 
     def _waiting_for_lost(self, life: LiveLifecycle) -> bool:
         return any(
-            machine.pace == inf and bool(queue)
+            machine.slowdown == inf and bool(queue)
             for queue, machine in zip(self._queues, life.machines, strict=False)
         )
 

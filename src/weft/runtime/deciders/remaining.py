@@ -87,7 +87,7 @@ def _by_job(life: LiveLifecycle, instances: list[int]) -> Iterator[tuple[int, In
 def _committed(life: LiveLifecycle, device: int, now: float) -> list[tuple[Group, float]]:
     """Return the committed groups of a device and their expected seconds from now."""
     machine = life.machines[device]
-    if machine.pace == inf:
+    if machine.slowdown == inf:
         return []
     running = (
         [(machine.running, max(machine.running.expected - now, 0.0))]
@@ -111,7 +111,7 @@ def _rows_of_costs(
         of_pair, amount_of_pair, pair = distinct_pairs(
             problem.row[tasks], amount.reshape(-1), len(amounts)
         )
-        tables.append(_seconds(life, amounts[amount_of_pair], problem.pace[of_pair]))
+        tables.append(_seconds(life, amounts[amount_of_pair], problem.per_work[of_pair]))
         rows.append(count + pair)
         count += len(of_pair)
     distinct = {stub: count + k for k, stub in enumerate(dict.fromkeys(stubs))}
@@ -127,8 +127,10 @@ def _seconds(life: LiveLifecycle, work: FloatArray, costs: FloatArray) -> FloatA
 
     If no device that is up can run a task, it gets its seconds as if all devices were up.
     """
-    pace = np.array([m.pace for m in life.machines])
+    slowdown = np.array([m.slowdown for m in life.machines])
     usual = work[:, None] * np.where(np.isfinite(costs), costs, np.nan)
-    up = np.where(np.isfinite(pace), usual * np.where(np.isfinite(pace), pace, 1.0), np.nan)
+    up = np.where(
+        np.isfinite(slowdown), usual * np.where(np.isfinite(slowdown), slowdown, 1.0), np.nan
+    )
     found = np.where(np.isnan(up).all(axis=1, keepdims=True), usual, up)
     return np.where(np.isnan(found), inf, found)

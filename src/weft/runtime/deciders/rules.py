@@ -112,7 +112,7 @@ class RuleWithinJob:
 
 def _devices(life: LiveLifecycle, placement: Placement, now: float) -> list[int]:
     if placement == "eft":
-        return [d for d, machine in enumerate(life.machines) if machine.pace < inf]
+        return [d for d, machine in enumerate(life.machines) if machine.slowdown < inf]
     return [d for d in range(len(life.machines)) if life.idle(d, now)]
 
 

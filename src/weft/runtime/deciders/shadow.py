@@ -112,7 +112,7 @@ class ShadowedDecider:
         try:
             other = self.shadow.decide(view)
             if isinstance(other, Decision) and (
-                other.instance not in view.ready or not 0 <= other.device < len(view.pace)
+                other.instance not in view.ready or not 0 <= other.device < len(view.slowdown)
             ):
                 return ValueError("nonsense"), float("nan")
             same = isinstance(other, Decision) and other.instance == decision.instance

@@ -107,7 +107,7 @@ def run_whole(
     ):
         return  # branches, timeouts and capacities need the driver
     monitor = _PlanMonitor(driver, decider)
-    anywhere = bool(np.isfinite(workload.problems[0].pace).all())
+    anywhere = bool(np.isfinite(workload.problems[0].per_work).all())
     if not measured and anywhere and decider.replan and isinstance(backend, OwnPlacement):
         rows = [PlanRow(i, device, monitor.parents(i)) for i, device in monitor.plan]
         if called:

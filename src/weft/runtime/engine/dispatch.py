@@ -77,8 +77,8 @@ class Dispatch:
         if self.life.modelled:
             self._start_due(device, now)
             return
-        if machine.pace == inf or (now < machine.blocked_until and machine.running is None):
-            self.wakes[device] = machine.blocked_until if machine.pace < inf else inf
+        if machine.slowdown == inf or (now < machine.blocked_until and machine.running is None):
+            self.wakes[device] = machine.blocked_until if machine.slowdown < inf else inf
             return
         if not machine.queue:
             return
@@ -110,7 +110,7 @@ class Dispatch:
             self.reservations is not None
             and machine.queue
             and machine.running is None
-            and machine.pace < inf
+            and machine.slowdown < inf
         ):
             ready = not any(
                 self.life.stories.state[i] is State.WAITING for i in machine.queue[0].members

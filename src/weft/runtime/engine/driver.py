@@ -308,7 +308,7 @@ class Driver:
         self.changes.append((self._noticed(event.time), device, inf))
         ran = self.life.machines[device].running
         members = list(ran.members) if ran is not None else []
-        self.life.change_pace(device, inf, self.now)
+        self.life.change_slowdown(device, inf, self.now)
         if ran is not None:
             self.dispatch.settle(ran, max(self.now - ran.start, 0.0), self.now)
         for ahead in sent:
@@ -332,9 +332,9 @@ class Driver:
         self._disturbed = True
         if event.device >= len(self._devices) and not self._grow(event.device):
             return
-        down = self.life.machines[event.device].pace == inf
-        self.life.change_pace(event.device, event.pace, self.now)
-        self.changes.append((self._noticed(event.time), event.device, event.pace))
+        down = self.life.machines[event.device].slowdown == inf
+        self.life.change_slowdown(event.device, event.slowdown, self.now)
+        self.changes.append((self._noticed(event.time), event.device, event.slowdown))
         if down:
             for observer in self.observers:
                 observer.added(self.life, event)

@@ -54,7 +54,7 @@ class LiveLifecycle(Lifecycle):
         self.modelled = modelled
         self._problems = [workload.problem_of(job) for job in range(workload.jobs)]
         self._costs: dict[int, tuple[memoryview, memoryview, memoryview]] = {}
-        """Template -> work, row and pace of its problem, in the form that Python reads fastest."""
+        """Template -> work, row and per_work of its problem, as Python reads them fastest."""
         self._parents = [_parents(problem.workflow) for problem in workload.problems]
         self._workflows = [problem.workflow for problem in workload.problems]
         """Template -> the workflow of its edges and parents."""
@@ -153,7 +153,7 @@ class LiveLifecycle(Lifecycle):
         super().commit(instances, device, now, copy=copy)
         self._frees.pop(device, None)
         load = self._queued[device]
-        if load is not None and self.machines[device].pace < inf:
+        if load is not None and self.machines[device].slowdown < inf:
             self._queued[device] = load + self.expected(instances, device)
 
     def lose(self, device: int, now: float, note: str = "failed") -> Group:
@@ -162,11 +162,11 @@ class LiveLifecycle(Lifecycle):
         self._frees.pop(device, None)
         return super().lose(device, now, note)
 
-    def change_pace(self, device: int, pace: float, now: float) -> Group | None:
+    def change_slowdown(self, device: int, slowdown: float, now: float) -> Group | None:
         """Change the slowdown of a device; inf: it is down."""
         self._queued[device] = None
         self._frees.pop(device, None)
-        return super().change_pace(device, pace, now)
+        return super().change_slowdown(device, slowdown, now)
 
     def cancel(self, job: int, now: float) -> list[int]:
         """Cancel a job; some of its instances may be cancelled already, or held."""
@@ -193,7 +193,7 @@ class LiveLifecycle(Lifecycle):
     def grow(self, workload: Workload) -> None:
         """Replace the workload by the same one on more devices; new devices start as down."""
         for _ in range(len(self.machines), workload.cluster.p):
-            self.machines.append(Machine(pace=inf))
+            self.machines.append(Machine(slowdown=inf))
             if self.caches:
                 self.caches.append(KindCache(workload, len(self.caches)))
         self.room.grow(workload)
@@ -321,7 +321,7 @@ class LiveLifecycle(Lifecycle):
         """
         if len(members) > 1:
             return super().expected(members, device)
-        return self._duration(members[0], device) * self.machines[device].pace
+        return self._duration(members[0], device) * self.machines[device].slowdown
 
     def can_run(self, instance: int, device: int) -> bool:
         """Return whether a device is able to run an instance, up or down."""
@@ -333,10 +333,10 @@ class LiveLifecycle(Lifecycle):
         known = self._costs.get(self._template[job])
         if known is None:
             x = self._problems[job]
-            known = x.work.data, x.row.data, x.pace.data
+            known = x.work.data, x.row.data, x.per_work.data
             self._costs[self._template[job]] = known
-        work, row, pace = known
-        slowness: float = pace[row[task], device]
+        work, row, per_work = known
+        slowness: float = per_work[row[task], device]
         return float(work[task]) * slowness if slowness < inf else inf
 
     def growth(self, members: Sequence[int], device: int) -> float:
@@ -353,7 +353,7 @@ class LiveLifecycle(Lifecycle):
         The cache holds the seconds of its queue or, with modelled transfers, the time itself.
         """
         machine = self.machines[device]
-        if self.caches or machine.pace == inf or not machine.queue:
+        if self.caches or machine.slowdown == inf or not machine.queue:
             return super().free_at(device, now)
         if self.modelled:
             return super().free_at(device, now) if self.planned else self._known_free(device, now)
@@ -388,11 +388,14 @@ class LiveLifecycle(Lifecycle):
             free_at=np.array(self._free_times(now)),
             idle=np.array(
                 [
-                    m.running is None and not m.queue and m.pace < inf and now >= m.blocked_until
+                    m.running is None
+                    and not m.queue
+                    and m.slowdown < inf
+                    and now >= m.blocked_until
                     for m in self.machines
                 ]
             ),
-            pace=np.array([m.pace for m in self.machines]),
+            slowdown=np.array([m.slowdown for m in self.machines]),
             ran_on=frozen(self._ran_on),
             finished_at=frozen(self._finished_at),
             started_at=self.started_at(),
@@ -413,7 +416,7 @@ class LiveLifecycle(Lifecycle):
         """Return when each device is free; quick for those without a queue."""
         times = []
         for device, m in enumerate(self.machines):
-            if m.queue or m.pace == inf:
+            if m.queue or m.slowdown == inf:
                 times.append(self.free_at(device, now))
                 continue
             free = now

@@ -194,7 +194,7 @@ class FairShareDecider(Observer):
         """
         near, room = [], []
         for d, machine in enumerate(life.machines):
-            if machine.pace == inf:
+            if machine.slowdown == inf:
                 continue
             groups = [*filter(None, [machine.running]), *machine.queue]
             if urgency is not None:

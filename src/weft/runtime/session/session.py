@@ -209,7 +209,7 @@ class Session:
         if not float(slowdown) > 0:
             raise InvalidInput(f"slowdown of '{device}' is {slowdown}; it must be above zero")
         now, d = self._tick(at), self._device(device)
-        self._life.change_pace(d, slowdown, now)
+        self._life.change_slowdown(d, slowdown, now)
         self._due.update(self._sharing(d))
 
     def close(self) -> None:

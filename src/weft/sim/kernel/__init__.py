@@ -2,7 +2,7 @@
 
 - `jit`: the one door to numba
 - `tables`, `records`: the tables of one simulation and their dtypes; `sim_from_view`: from a view
-- `events`: time, finishes, changes of pace, cancellations, arrivals
+- `events`: time, finishes, changes of slowdown, cancellations, arrivals
 - `queues`, `commit`, `ready_heap`: device queues, commitments, the pool of ready instances
 - `features`, `setup`, `traffic`: what machines may have, loading of kinds, shared links
 - `rules`: priority rules inside the kernel

@@ -31,7 +31,7 @@ def is_idle(sim: Sim, d: int) -> bool:
     return bool(
         device.running < 0
         and device.head < 0
-        and device.pace < np.inf
+        and device.slowdown < np.inf
         and sim.world[0].now >= device.blocked_until
     )
 
@@ -53,15 +53,15 @@ def can_run(sim: Sim, instance: int, d: int) -> bool:
 
 @njit_inline
 def expected_seconds(sim: Sim, instance: int, d: int) -> float:
-    """Return the expected duration at the present pace of the device."""
+    """Return the expected duration at the present slowdown of the device."""
     g = task_of(sim, instance)
-    return float(sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].pace)
+    return float(sim.task[g].work * sim.grid[sim.task[g].row, d] * sim.device[d].slowdown)
 
 
 @njit_inline
 def free_at(sim: Sim, d: int) -> float:
     """Return when a device is expected to finish its commitments; inf when down."""
-    if sim.device[d].pace == np.inf:
+    if sim.device[d].slowdown == np.inf:
         return np.inf
     now = sim.world[0].now
     overdue = sim.device[d].running >= 0 and now > sim.device[d].expected

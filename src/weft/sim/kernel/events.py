@@ -1,6 +1,6 @@
 """The compiled event kernel, defined by `docs/simulator.md`.
 
-`sim/reference.py` is its twin. A moment is all events of one time: finishes, changes of pace,
+`sim/reference.py` is its twin. A moment is all events of one time: finishes, changes of slowdown,
 cancellations, arrivals, starts. `advance` simulates one moment; decisions come between moments,
 from a rule (`sim/kernel/rules.py`), a policy in Python or a learner.
 """
@@ -183,7 +183,7 @@ def make_ready(sim: Sim, instance: int) -> None:
         pool_add(sim, sim.task[task_of(sim, instance)].kind, instance)
 
 
-# -- 2. changes of pace ------------------------------------------------------
+# -- 2. changes of slowdown ------------------------------------------------------
 
 
 @njit_noalloc
@@ -196,10 +196,10 @@ def _change(sim: Sim) -> None:
         sim.world[0].next_change = c + 1
         d, new, old = (
             sim.change[c].device,
-            sim.change[c].pace,
-            sim.device[sim.change[c].device].pace,
+            sim.change[c].slowdown,
+            sim.device[sim.change[c].device].slowdown,
         )
-        sim.device[d].pace = new
+        sim.device[d].slowdown = new
         sim.device[d].stale = 1
         if new == np.inf:
             _fail(sim, d)
@@ -297,7 +297,7 @@ def _drop_cancelled(sim: Sim, d: int) -> None:
             sim.entry[last].next = after
         entry = after
     sim.device[d].tail = last
-    if sim.device[d].running < 0 and sim.device[d].pace < np.inf:
+    if sim.device[d].running < 0 and sim.device[d].slowdown < np.inf:
         sim.due[d] = sim.world[0].now  # its running group or awaited input may be gone
 
 

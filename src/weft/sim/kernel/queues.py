@@ -44,7 +44,7 @@ def try_start(sim: Sim, d: int) -> None:
     if sim.device[d].running >= 0:
         return
     sim.due[d] = np.inf
-    if sim.device[d].pace == np.inf:
+    if sim.device[d].slowdown == np.inf:
         return
     if now < sim.device[d].blocked_until:
         sim.due[d] = sim.device[d].blocked_until
@@ -85,20 +85,20 @@ def _inputs_there(sim: Sim, entry: int) -> float:
 
 @njit_inline
 def _start(sim: Sim, entry: int, d: int) -> None:
-    now, pace = sim.world[0].now, sim.device[d].pace
+    now, slowdown = sim.world[0].now, sim.device[d].slowdown
     longest, expected, size = 0.0, 0.0, 0
     instance = sim.entry[entry].instance
     sim.device[d].last_kind = sim.task[task_of(sim, instance)].kind
     while instance >= 0:
         g = task_of(sim, instance)
         seconds = sim.task[g].work * sim.grid[sim.task[g].row, d]
-        expected = max(expected, seconds * pace)
+        expected = max(expected, seconds * slowdown)
         longest = max(
             longest,
             seconds
             * sim.inst[instance].factor
             * sim.grid[2 * len(sim.device) + sim.task[g].kind, d]
-            * pace,
+            * slowdown,
         )
         if sim.inst[instance].status != DONE:
             sim.inst[instance].status = RUNNING

@@ -14,7 +14,7 @@ from weft.sim.kernel.jit import njit
 
 def mean_durations(problem: Problem) -> FloatArray:
     """Return the mean seconds (n,) of each task over the devices that can run it."""
-    return problem.work * problem.mean_pace[problem.row]
+    return problem.work * problem.mean_per_work[problem.row]
 
 
 def mean_transfer(problem: Problem, *, self_pairs: bool = False) -> tuple[float, float]:

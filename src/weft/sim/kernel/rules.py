@@ -80,7 +80,7 @@ def _decide_by_instance(sim: Sim, placement: int) -> bool:
 def _place(sim: Sim, instance: int, placement: int) -> int:
     best, least = -1, np.inf
     for d in range(len(sim.device)):
-        if not can_run(sim, instance, d) or sim.device[d].pace == np.inf:
+        if not can_run(sim, instance, d) or sim.device[d].slowdown == np.inf:
             continue
         if placement != EFT and not (is_idle(sim, d) and has_room(sim, instance, d)):
             continue

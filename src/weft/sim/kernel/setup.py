@@ -30,8 +30,8 @@ def setup_seconds(sim: Sim, row: int, d: int, kind: int) -> float:
     last = sim.loaded[row, kinds]
     if last >= 0 and last != kind:
         seconds += sim.grid[base + COLUMNS * kinds + 1, d]
-    pace = sim.device[d].pace
-    return float(seconds * pace) if pace < np.inf else np.inf
+    slowdown = sim.device[d].slowdown
+    return float(seconds * slowdown) if slowdown < np.inf else np.inf
 
 
 @njit_noalloc

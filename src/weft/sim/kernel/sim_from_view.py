@@ -80,7 +80,13 @@ class SimFromView:
         ended = int(np.count_nonzero(~np.isnan(view.finished_at)))
         lost = int(np.count_nonzero(self._committed[view.ready]))
         held = int(np.count_nonzero(self._committed)) - lost
-        return view.now, ended, held - ended + len(view.ready), view.pace.tobytes(), len(view.jobs)
+        return (
+            view.now,
+            ended,
+            held - ended + len(view.ready),
+            view.slowdown.tobytes(),
+            len(view.jobs),
+        )
 
     def commit(self, decision: Decision) -> None:
         """Record a decision of the policy."""
@@ -99,7 +105,7 @@ class SimFromView:
         status[view.ready] = READY
         status[(sim.job["state"][sim.inst["job"]] == JOB_ENDED) & ~done] = CANCELLED
         sim.inst["status"], sim.inst["ran_on"] = status, view.ran_on
-        sim.inst["done_at"], sim.device["pace"] = view.finished_at, view.pace
+        sim.inst["done_at"], sim.device["slowdown"] = view.finished_at, view.slowdown
         if view.loaded is not None:
             sim.loaded[: len(sim.device)] = view.loaded
             sim.device["stale"] = 1

@@ -50,11 +50,11 @@ ENTRY = _record("", "instance device copy next")
 # entry `instances + i` is the copy ahead of instance i, or -1.
 KIND = _record("", "pool ready")  # where the heap of the kind begins, and its size
 DEVICE = _record(
-    "memory pace blocked_until start expected free",
+    "memory slowdown blocked_until start expected free",
     "batch running head tail stale last_kind group node",
 )
 EXECUTION = _record("decided start finish", "instance device status batch copy before")
-CHANGE = _record("time pace", "device")
+CHANGE = _record("time slowdown", "device")
 FLOW = _record(
     "begin since left rate end", "instance consumer edge source target route fixed active"
 )
@@ -145,12 +145,12 @@ def make_sim(
         workload, scenario, task, job, guide.keys if isinstance(guide, Rule) else None
     )
     change = np.zeros(len(scenario.change_time), CHANGE)
-    change["time"], change["pace"], change["device"] = (
+    change["time"], change["slowdown"], change["device"] = (
         scenario.change_time,
-        scenario.change_pace,
+        scenario.change_slowdown,
         scenario.change_device,
     )
-    down = scenario.change_device[np.isinf(scenario.change_pace)]
+    down = scenario.change_device[np.isinf(scenario.change_slowdown)]
     entry = _entries(workload, job, plans, copies=copies)
     world = np.zeros(1, WORLD)
     network = workload.cluster.network
@@ -169,7 +169,9 @@ def make_sim(
         world["nodes"] = len(workload.cluster.node_names)
     curves, setups = _batch_curves(workload), _setups(workload)
     rows = (
-        2 * workload.cluster.p + len(workload.kinds) + sum(len(p.pace) for p in workload.problems)
+        2 * workload.cluster.p
+        + len(workload.kinds)
+        + sum(len(p.per_work) for p in workload.problems)
     )
     world["curve"] = rows if len(curves) else -1
     world["setup"] = rows + len(curves) if len(setups) else -1
@@ -195,7 +197,7 @@ def make_sim(
         outcome=np.array(scenario.outcome),
         need=need,
         room=np.concatenate([workload.problems[0].room] * 2),
-        **_network(workload, int(np.isinf(scenario.change_pace).sum())),
+        **_network(workload, int(np.isinf(scenario.change_slowdown).sum())),
         loaded=np.concatenate([_loaded(workload)] * 2),
         extended=1 if extended else None,
     )
@@ -246,7 +248,7 @@ def _tasks(workload: Workload) -> Table:
         part["work"], part["memory"], part["row"] = problem.work, w.memory, problem.row + row
         part["kind"] = np.array([kinds[k] for k in w.kinds], np.int64)[w.kind]
         part["succ"], part["pred"] = w.succ_ptr[:-1] + e, w.pred_ptr[:-1] + e
-        t, e, row = t + w.n, e + w.m, row + len(problem.pace)
+        t, e, row = t + w.n, e + w.m, row + len(problem.per_work)
     table[-1:]["succ"] = table[-1:]["pred"] = e
     return table
 
@@ -316,7 +318,7 @@ def _kinds(workload: Workload, task: Table, inst: Table, job: Table) -> Table:
 def _devices(workload: Workload) -> Table:
     table = np.zeros(workload.cluster.p, DEVICE)
     table["memory"], table["batch"] = workload.cluster.memory, workload.cluster.batch
-    table["pace"], table["blocked_until"], table["expected"] = 1.0, -np.inf, -np.inf
+    table["slowdown"], table["blocked_until"], table["expected"] = 1.0, -np.inf, -np.inf
     table["node"] = workload.cluster.node
     table["running"] = table["head"] = table["tail"] = table["last_kind"] = -1
     table["stale"] = 1
@@ -326,7 +328,7 @@ def _devices(workload: Workload) -> Table:
 def _grid(workload: Workload, scenario: Scenario) -> FloatArray:
     c = workload.cluster
     return np.concatenate(
-        [c.latency, c.per_byte, scenario.bias, *(p.pace for p in workload.problems)]
+        [c.latency, c.per_byte, scenario.bias, *(p.per_work for p in workload.problems)]
     )
 
 
@@ -391,7 +393,9 @@ def _refuse_strange_rows(schedule: Schedule, problem: Problem) -> None:
         raise InvalidInput(
             f"the schedule to replay does not hold every task of '{problem.name}' exactly once"
         )
-    misplaced = np.flatnonzero(np.isinf(problem.pace[problem.row[schedule.task], schedule.device]))
+    misplaced = np.flatnonzero(
+        np.isinf(problem.per_work[problem.row[schedule.task], schedule.device])
+    )
     if len(misplaced):
         task, device = (
             schedule.task[misplaced[0]],

@@ -81,7 +81,7 @@ def example_of(problem: Problem, *, steps: int, stray: float = 0.0, seed: int = 
 def _follow(
     a: ProblemArrays, order: IntArray, scale: FloatArray, take: BoolArray, elsewhere: IntArray
 ) -> tuple[Any, Any, Any]:
-    p, steps = a.pace.shape[1], int(take.sum())
+    p, steps = a.per_work.shape[1], int(take.sum())
     rows, timeline, ready, seconds = empty_plan(a)
     begin, free = np.empty(p), np.zeros(p)
     pairs = np.zeros((steps, len(PAIR_FEATURES), p), np.float32)

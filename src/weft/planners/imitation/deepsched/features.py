@@ -120,12 +120,14 @@ def _share(part: Any, rest: Any) -> FloatArray:
 
 
 def _row_features(problem: Problem) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the features able, best and spread, each (k,), of every row of paces."""
-    can = np.isfinite(problem.pace)
-    mean = np.where(problem.mean_pace > 0, problem.mean_pace, 1.0)
-    apart = np.where(can, np.where(can, problem.pace, 0.0) - problem.mean_pace[:, None], 0.0)
+    """Return the features able, best and spread, each (k,), of every row of costs."""
+    can = np.isfinite(problem.per_work)
+    mean = np.where(problem.mean_per_work > 0, problem.mean_per_work, 1.0)
+    apart = np.where(
+        can, np.where(can, problem.per_work, 0.0) - problem.mean_per_work[:, None], 0.0
+    )
     spread = np.sqrt((apart**2).sum(axis=1) / np.maximum(can.sum(axis=1), 1))
-    best = np.where(can.any(axis=1), problem.best_pace, 0.0)
+    best = np.where(can.any(axis=1), problem.best_per_work, 0.0)
     return can.mean(axis=1), best / mean, spread / mean
 
 

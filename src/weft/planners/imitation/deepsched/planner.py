@@ -90,7 +90,7 @@ def place_by_network(
     a: ProblemArrays, order: IntArray, scale: FloatArray, context: Numbers, net: DeepNetwork
 ) -> Rows:
     """Place each task, in order, on the device that the network prefers."""
-    n, p = len(a.work), a.pace.shape[1]
+    n, p = len(a.work), a.per_work.shape[1]
     rows, timeline = empty_rows(n), idle_timeline(p, n)
     ready, seconds, begin, free = np.empty(p), np.empty(p), np.empty(p), np.zeros(p)
     x, score = np.empty((len(PAIR_FEATURES), p), np.float32), np.empty(p, np.float32)

@@ -51,7 +51,7 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
         self.name = run
         self.client = client
         self.stole = False
-        self.paces: dict[str, float] = {}
+        self.intervals: dict[str, float] = {}
         """Worker -> original batching interval."""
 
     async def start(self, scheduler: Any) -> None:
@@ -166,13 +166,13 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
 
     def remove_worker(self, scheduler: Any, worker: str, **_: Any) -> None:
         """Report a lost worker."""
-        self.paces.pop(worker, None)
+        self.intervals.pop(worker, None)
         scheduler.log_event(self.run, {"word": "lost", "worker": worker})
 
     def _shorten_interval(self, worker: str) -> None:
         comm = self.scheduler.stream_comms.get(worker)
         if comm is not None:
-            self.paces.setdefault(worker, comm.interval)
+            self.intervals.setdefault(worker, comm.interval)
             comm.interval = min(comm.interval, QUICK)
 
 
@@ -208,15 +208,15 @@ async def leave(dask_scheduler: Any, run: str) -> None:
     others = [plugin for plugin in dask_scheduler.plugins.values() if isinstance(plugin, Reporter)]
     for other in others:
         other.stole |= reporter.stole
-        other.paces = {
-            **other.paces,
-            **reporter.paces,
+        other.intervals = {
+            **other.intervals,
+            **reporter.intervals,
         }  # the first reporter has the original intervals
     if reporter.stole and not others:
         await dask_scheduler.extensions["stealing"].start()
-    for worker, pace in reporter.paces.items() if not others else ():
+    for worker, interval in reporter.intervals.items() if not others else ():
         if worker in dask_scheduler.stream_comms:
-            dask_scheduler.stream_comms[worker].interval = pace
+            dask_scheduler.stream_comms[worker].interval = interval
     broker = getattr(dask_scheduler, "_broker", None)
     if broker is not None:
         broker.truncate(run)

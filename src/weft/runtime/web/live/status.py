@@ -61,7 +61,7 @@ def _work_left(session: ServiceSession) -> dict[str, float]:
     life, found = session.driver.life, dict[str, float]()
     for name, job in session.running():
         problem, first = life.workload.problem_of(job), life.instances(job).start
-        seconds = problem.work * problem.best_pace[problem.row]
+        seconds = problem.work * problem.best_per_work[problem.row]
         over = (*OVER, State.CANCELLED)
         open_ = [i - first for i in life.instances(job) if life.stories.state[i] not in over]
         found[name] = found.get(name, 0.0) + float(seconds[open_].sum())
