@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from heapq import nsmallest
+from importlib import import_module
 from typing import Any, Generic, Self, TypeVar
 
 from weft.errors import UnknownName
@@ -118,7 +119,8 @@ class Registry(Generic[T]):
 
     Being registered is being tested: contract tests run over every entry. `listing` is the command
     that lists all names, and `renamed` maps former names to present ones: both are for error
-    messages.
+    messages. So are `confused_with`, another table as "module:TABLE", which is imported only where
+    a name is unknown here, and `usage`: the calls that take a name of this table, as `{}`.
 
     Examples
     --------
@@ -132,9 +134,17 @@ class Registry(Generic[T]):
     """
 
     def __init__(
-        self, noun: str, *, listing: str = "", renamed: Mapping[str, str] | None = None
+        self,
+        noun: str,
+        *,
+        listing: str = "",
+        renamed: Mapping[str, str] | None = None,
+        confused_with: str = "",
+        usage: str = "",
     ) -> None:
         self.noun = noun
+        self.usage = usage
+        self._confused_with = confused_with
         self._listing = listing
         self._renamed = dict(renamed or {})
         self._factories: dict[str, Callable[..., T]] = {}
@@ -162,9 +172,20 @@ class Registry(Generic[T]):
         if name not in self._factories:
             if name in self._renamed:
                 raise UnknownName(f"{self.noun} '{name}' is now called '{self._renamed[name]}'")
+            self._refuse_confused(name)
             near = closest(name, self.names(), listing=self._listing)
             raise UnknownName(f"unknown {self.noun} '{_shown(name)}'{near}")
         return self._factories[name]
+
+    def _refuse_confused(self, name: str) -> None:
+        """Raise `UnknownName` for a name of the other table only, and say who takes it."""
+        if not self._confused_with:
+            return
+        module, _, table = self._confused_with.partition(":")
+        other: Registry[Any] = getattr(import_module(module), table)
+        if name in other:
+            use = other.usage.format(name)
+            raise UnknownName(f"'{name}' is a {other.noun}, not a {self.noun}: {use}")
 
     def create(self, name: str, **options: object) -> T:
         """Make the object of a name; options go to its factory."""

@@ -85,7 +85,11 @@ class Planner(Protocol):
 
 
 PLANNERS: Registry[Planner] = Registry(
-    "planner", listing="weft list planners", renamed={"amortised": "anytime"}
+    "planner",
+    listing="weft list planners",
+    renamed={"amortised": "anytime"},
+    confused_with="weft.policies:POLICIES",
+    usage="weft.plan(problem, '{0}'), weft plan --planner {0}, or weft.compare",
 )
 
 

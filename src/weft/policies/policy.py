@@ -23,6 +23,8 @@ POLICIES: Registry[Policy] = Registry(
         "srw-replanned": "srpt-replanned",
         "conditional": "conditional-best",
     },
+    confused_with="weft.planners:PLANNERS",
+    usage="weft.simulate(problem, '{0}'), weft simulate --policy {0}, or weft.compare",
 )
 """Name -> policy, for workflows and for conditional streams."""
 

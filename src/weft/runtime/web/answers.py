@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from weft.arguments import shown
-from weft.errors import InvalidInput, UnknownName
+from weft.errors import InvalidInput
 from weft.formats.binding import bind, own_cluster
 from weft.formats.native.weft_schema import decode
 from weft.formats.parsing.record import Record
@@ -21,7 +21,7 @@ from weft.planners.planner import PLANNERS, Plan, plan
 from weft.planners.whatif.answer import whatif
 from weft.policies import POLICIES
 from weft.policies.simulate import simulate
-from weft.registry import closest
+from weft.registry import Registry
 from weft.runtime.web.documents import read_workflow
 
 MAX_CELLS = 2_000_000
@@ -89,16 +89,15 @@ class Question:
         """Return the seed; 0 by default."""
         return int(self.number("seed", 0, 0, 2**31))
 
-    def name(self, key: str, default: str, known: list[str]) -> str:
+    def name(self, key: str, default: str, table: Registry[Any]) -> str:
         """Return a registered name, never a path."""
         name = self.record.text(key, default)
-        if name not in known:
-            raise UnknownName(f"unknown {key} '{name}'{closest(name, known)}")
+        table.factory(name)  # refuses unknown names
         return name
 
     def plan(self) -> Plan:
         """Plan the problem with the planner of the request."""
-        name = self.name("planner", "heft", PLANNERS.names())
+        name = self.name("planner", "heft", PLANNERS)
         seconds = self.number("seconds", 2.0, 0.01, MAX_SECONDS)
         return plan(self.problem(), name, seconds=seconds, seed=self.seed())
 
@@ -140,7 +139,7 @@ def _columns(problem: Problem, schedule: Schedule) -> dict[str, Any]:
 
 def _simulate(question: Question) -> dict[str, Any]:
     question.record.only(("problem", "workflow", "cluster", "policy", "seed", *NUMBERS))
-    policy = question.name("policy", "eft", POLICIES.names())
+    policy = question.name("policy", "eft", POLICIES)
     chances: dict[str, Any] = {key: question.number(key, 0.0, 0.0, 10.0) for key in NUMBERS}
     trace = simulate(question.problem(), policy, seed=question.seed(), **chances)
     return {
