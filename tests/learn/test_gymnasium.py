@@ -127,8 +127,10 @@ def test_what_a_workflow_environment_cannot_draw_with_is_refused():
         WorkflowEnv(draw=5)
     with pytest.raises(InvalidInput, match="draw returned None"):
         WorkflowEnv(draw=lambda _: None).reset()
-    with pytest.raises(UnknownName, match="unknown option 'task' of WorkflowEnv; did you mean"):
-        WorkflowEnv(task=12)
+    for wrong, meant in (("task", "tasks"), ("rewrad", "reward"), ("weight", "weights")):
+        told = f"WorkflowEnv has no option '{wrong}'; did you mean '{meant}'"
+        with pytest.raises(UnknownName, match=told):
+            WorkflowEnv(**{wrong: 12})
     with pytest.raises(InvalidInput, match="condition is 5"):
         WorkflowEnv(5)
     with pytest.raises(InvalidInput, match="not both"):

@@ -30,7 +30,7 @@ from weft.policies.replanning.portfolio import WINDOW, PlanOptions, Portfolio, m
 from weft.policies.replanning.weights import weights_of
 from weft.policies.two_stage.candidates import apply, next_decision
 from weft.policies.two_stage.decision import FEATURES, REWARDS, make_candidates
-from weft.registry import closest
+from weft.registry import closest, reject_unknown
 from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.tables import make_sim
 from weft.sim.view import Policy
@@ -217,9 +217,10 @@ def _drawing(
     condition: str | Condition, draw: Callable[[int], Instance] | None, options: dict[str, Any]
 ) -> Callable[[int], Instance]:
     """Return the function that draws episodes; refuse options that it does not read."""
-    for name in options:
-        if name not in DRAWN:
-            raise UnknownName(f"unknown option '{name}' of WorkflowEnv{closest(name, DRAWN)}")
+    own = [
+        p.name for p in inspect.signature(WorkflowEnv).parameters.values() if p.name != "options"
+    ]
+    reject_unknown(options, (*own, *DRAWN), "WorkflowEnv")
     if draw is None:
         if not isinstance(condition, str | Condition):
             raise InvalidInput(f"condition is {shown(condition)}; it must be the name of one")
