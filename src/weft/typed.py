@@ -49,6 +49,7 @@ _TESTS: dict[Any, Callable[[Any], bool]] = {
 }
 _DESCRIPTIONS: set[type] = set()
 """Dataclasses that users fill in and hand to functions."""
+_CONSTRUCTORS = ("__init__", "__new__")
 _ELEMENTS = 1000
 """Elements of a list that are compared with its annotation."""
 
@@ -89,8 +90,22 @@ def typed(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def typed_class(cls: type[T]) -> type[T]:
-    """Make the constructor of a class a `typed` function."""
-    cls.__init__ = typed(cls.__init__)  # type: ignore[method-assign]  # of the same signature
+    """Make the constructor of a class, or of a named tuple, a `typed` function.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @typed_class
+    ... @dataclass
+    ... class Door:
+    ...     width: float = 1.0
+    >>> Door(widht=2.0)
+    Traceback (most recent call last):
+    ...
+    weft.errors.UnknownName: Door has no option 'widht'; did you mean 'width'?
+    """
+    constructor = "__new__" if issubclass(cls, tuple) else "__init__"
+    setattr(cls, constructor, typed(getattr(cls, constructor)))
     return cls
 
 
@@ -126,13 +141,17 @@ def _refuse_unknown_options(
     kinds = {p.kind for p in parameters}
     if inspect.Parameter.VAR_KEYWORD not in kinds:
         known = [p.name for p in parameters if p.kind is not inspect.Parameter.POSITIONAL_ONLY]
-        own = known[1:] if known[:1] in (["self"], ["cls"]) else known
+        bound = function.__name__ in _CONSTRUCTORS or known[:1] in (["self"], ["cls"])
+        own = known[1:] if bound else known
         reject_unknown(options, own, _called(function, args))
 
 
 def _called(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
     """Return the name of a function; of a constructor, that of its class."""
-    return type(args[0]).__name__ if function.__name__ == "__init__" else function.__qualname__
+    if function.__name__ not in _CONSTRUCTORS:
+        return function.__qualname__
+    cls = args[0] if isinstance(args[0], type) else type(args[0])
+    return cls.__name__
 
 
 def _wrong_argument(
