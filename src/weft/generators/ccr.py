@@ -19,6 +19,7 @@ import numpy as np
 from weft.arguments import number
 from weft.errors import InvalidInput
 from weft.model import Cluster, Problem, Workflow
+from weft.typed import typed
 
 REFERENCE_BANDWIDTH = 1e9
 """Bytes per second of the links of an unbound workflow."""
@@ -30,6 +31,7 @@ def reference_cluster() -> Cluster:
     return Cluster(speed=np.ones(2), bandwidth=links, name="reference")
 
 
+@typed
 def measure_ccr(problem: Problem) -> float:
     """Return the mean transfer time over the mean duration; 0 without edges.
 
@@ -45,6 +47,7 @@ def measure_ccr(problem: Problem) -> float:
     return float(latency + problem.workflow.data.mean() * per_byte) / _mean_duration(problem)
 
 
+@typed
 def scale_ccr(workflow: Workflow, ccr: float, cluster: Cluster | None = None) -> Workflow:
     """Return the workflow with its edge data scaled to a CCR on the cluster.
 

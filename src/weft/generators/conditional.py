@@ -14,6 +14,7 @@ from weft.model import Choices, Cluster, Device, Problem, Workflow, WorkflowBuil
 from weft.model.columns import FloatArray, IntArray, offsets
 from weft.model.workflow import ALWAYS
 from weft.rng import generator
+from weft.typed import typed
 
 
 @register_generator("conditional", size="tasks", estimate=lambda tasks, kinds: tasks + kinds)
@@ -69,6 +70,7 @@ def conditional(
     return dataclasses.replace(plain, choices=choices, name=f"conditional-{plain.n}")
 
 
+@typed
 def cascade(*, p_c: float = 0.5, p_b: float = 0.5) -> Workflow:
     """Make the cascade of Debner et al.: F takes 100 ms, all other tasks 10 ms.
 
@@ -94,6 +96,7 @@ def cascade(*, p_c: float = 0.5, p_b: float = 0.5) -> Workflow:
     return b.build()
 
 
+@typed
 def cascade_cluster() -> Cluster:
     """Make two CPUs and two GPUs.
 
@@ -110,6 +113,7 @@ def cascade_cluster() -> Cluster:
     )
 
 
+@typed
 def conditional_paper(p_c: float = 0.5, *, p_b: float = 0.5) -> Problem:
     """Return the cascade on its four units.
 

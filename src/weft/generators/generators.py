@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, ParamSpec
 
 from weft.arguments import whole
 from weft.errors import InvalidInput
@@ -16,6 +16,8 @@ from weft.generators.sketch import Sketch
 from weft.model import Cluster, Problem, Workflow
 from weft.registry import Entry, Registry, reject_unknown
 from weft.typed import typed
+
+P = ParamSpec("P")
 
 GENERATORS: Registry[Workflow] = Registry("generator", listing="weft list generators")
 
@@ -31,14 +33,22 @@ MAX_TASKS = 5_000_000
 
 def register_generator(
     name: str, *, size: str, estimate: Callable[..., int]
-) -> Callable[[Callable[..., Workflow]], Callable[..., Workflow]]:
+) -> Callable[[Callable[P, Workflow]], Callable[P, Workflow]]:
     """Register a generator (a decorator).
 
     `size` is the option that sets its size. `estimate` takes some of the options and returns the
     approximate number of tasks, so that a size which exhausts memory is refused first.
+    Options that the generator does not have are refused with the closest one, also where it is
+    called directly.
     """
     _SIZE[name], _ESTIMATE[name] = size, estimate
-    return GENERATORS.register(name)
+
+    def enter(draw: Callable[P, Workflow]) -> Callable[P, Workflow]:
+        make = typed(draw)
+        GENERATORS.register(name)(make)
+        return make
+
+    return enter
 
 
 def register_sketch(
@@ -78,21 +88,24 @@ def extends(
     """Give a generator with ``**options`` those of another one, with these defaults."""
 
     def extend(draw: Callable[..., Workflow]) -> Callable[..., Workflow]:
-        @wraps(draw)
-        def make(**options: Any) -> Workflow:
-            return draw(**defaults | options)
-
         *own, _ = inspect.signature(draw).parameters.values()
         named = {p.name for p in own}
         more = (p for p in inspect.signature(base).parameters.values() if p.name not in named)
         changed = (p.replace(default=defaults.get(p.name, p.default)) for p in more)
-        shown = inspect.Signature([*own, *changed])
-        make.__signature__ = shown  # type: ignore[attr-defined]  # functions have attributes
+        signature = inspect.Signature([*own, *changed])
+
+        @wraps(draw)
+        def make(**options: Any) -> Workflow:
+            reject_unknown(options, signature.parameters, draw.__qualname__)  # not those of `base`
+            return draw(**defaults | options)
+
+        make.__signature__ = signature  # type: ignore[attr-defined]  # functions have attributes
         return make
 
     return extend
 
 
+@typed
 def generator_options(name: str) -> dict[str, Any]:
     """Return the options of a generator and their defaults, as `generate` takes them.
 
@@ -123,7 +136,7 @@ def generate(name: str, *, seed: int = 0, **options: Any) -> Workflow:
     ...
     weft.errors.UnknownName: generator 'fork_join' has no option 'widht'; did you mean 'width'?
     """
-    reject_unknown(options, list(generator_options(name)), f"generator '{name}'")
+    reject_unknown(options, (*generator_options(name), "seed"), f"generator '{name}'")
     seed = whole(seed, "seed", least=0)
     make = GENERATORS.factory(name)
     own = inspect.signature(make).parameters
@@ -137,6 +150,7 @@ def generate(name: str, *, seed: int = 0, **options: Any) -> Workflow:
     return workflow if extra.get("ccr") is None else scale_ccr(workflow, extra["ccr"])
 
 
+@typed
 def generate_problem(
     name: str, cluster: Cluster | str, *, seed: int = 0, ccr: float | None = None, **options: Any
 ) -> Problem:
@@ -226,6 +240,7 @@ def _exists(count: Callable[[int], int], size: int) -> bool:
     return True
 
 
+@typed
 def list_generators() -> list[Entry]:
     """List all generators: names with `.summary`."""
     return GENERATORS.entries()

@@ -26,10 +26,12 @@ from weft.generators.machines.clusters import gpu_cluster
 from weft.generators.workloads import minimum_path, stream_of
 from weft.model import Cluster, Problem, Scenario, Workflow, Workload
 from weft.rng import generator
+from weft.typed import typed, typed_class
 
 TASK_KINDS = 4
 
 
+@typed_class
 @dataclass(frozen=True)
 class Condition:
     """How scenarios differ from estimates (`Scenario.draw`), and if jobs are a stream."""
@@ -51,6 +53,7 @@ CONDITIONS = {
 }
 
 
+@typed_class
 class Instance(NamedTuple):
     """A workload and one future of it."""
 
@@ -58,6 +61,7 @@ class Instance(NamedTuple):
     scenario: Scenario
 
 
+@typed
 def draw_instance(
     condition: str | Condition = "static",
     *,
@@ -95,6 +99,7 @@ def draw_instance(
     return instance_of(problems, condition, seed=seed, load=load)
 
 
+@typed
 def instance_of(
     problems: Sequence[Problem],
     condition: str | Condition = "static",
@@ -121,6 +126,7 @@ def _condition(name: str) -> Condition:
     return CONDITIONS[one_of(name, "condition", tuple(CONDITIONS))]
 
 
+@typed
 def draw_scenario(workload: Workload, condition: Condition, *, seed: int = 0) -> Scenario:
     """Draw a scenario; changes of slowdown last up to 1.5 times the expected makespan."""
     span = float(workload.arrival.max(initial=0.0)) + 1.5 * _busy_seconds(workload)
@@ -129,6 +135,7 @@ def draw_scenario(workload: Workload, condition: Condition, *, seed: int = 0) ->
     return Scenario.draw(workload, seed=seed, horizon=span, **amounts)
 
 
+@typed
 def draw_problem(
     cluster: Cluster,
     *,
@@ -159,6 +166,7 @@ def draw_problem(
     )
 
 
+@typed
 def fit_workflow(workflow: Workflow, cluster: Cluster) -> Workflow:
     """Rescale a workflow to the units of the drawn ones; its proportions stay.
 
@@ -184,6 +192,7 @@ def fit_workflow(workflow: Workflow, cluster: Cluster) -> Workflow:
     return with_kinds(dataclasses.replace(workflow, **fields), cluster)
 
 
+@typed
 def heterogeneous_gpus(
     seed: int = 0, *, kinds: int | None = None, most: int = 4, spread: float = 0.3
 ) -> Cluster:

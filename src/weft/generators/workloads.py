@@ -15,6 +15,7 @@ Tasks of a conditional workflow count by how often they run.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,11 +33,13 @@ from weft.model.machines.capacity import fluid_capacity, sampled_run_probability
 from weft.model.metrics import critical_path
 from weft.registry import reject_unknown
 from weft.rng import generator
+from weft.typed import typed
 
 PROCESSES = ("batch", "poisson", "regular", "normal", "trace")
 CAPACITIES = ("fluid", "mean", "best")
 
 
+@typed
 def arrivals(
     jobs: int,
     process: str = "poisson",
@@ -81,6 +84,7 @@ def arrivals(
     )
 
 
+@typed
 def rate_for_load(
     problems: Sequence[Problem],
     load: float,
@@ -109,6 +113,7 @@ def rate_for_load(
     return load * problems[0].p / _positive(float(share @ np.array(demand)))
 
 
+@typed
 def minimum_path(problem: Problem) -> float:
     """Return the seconds of the longest path on fastest devices, without transfers.
 
@@ -120,6 +125,7 @@ def minimum_path(problem: Problem) -> float:
     return critical_path(problem)
 
 
+@typed
 def deadlines(
     problems: Sequence[Problem], template: IntArray, arrival: FloatArray, *, slack: float
 ) -> FloatArray:
@@ -128,6 +134,7 @@ def deadlines(
     return arrival + number(slack, "slack", above=True) * paths[template]
 
 
+@typed
 def priorities(jobs: int, *, levels: int = 3, seed: int = 0) -> FloatArray:
     """Draw priorities 0 to levels - 1, each as likely."""
     return (
@@ -137,6 +144,7 @@ def priorities(jobs: int, *, levels: int = 3, seed: int = 0) -> FloatArray:
     )
 
 
+@typed
 def stream_of(
     problems: Problem | Sequence[Problem],
     *,
@@ -196,6 +204,7 @@ def stream_of(
     )
 
 
+@typed
 def dag_jobs(
     cluster: Cluster,
     *,
@@ -223,11 +232,8 @@ def dag_jobs(
     >>> w.jobs, all(20 <= p.n <= 150 for p in w.problems)
     (3, True)
     """
-    reject_unknown(
-        shape,
-        [key for key in generator_options("layered") if key not in {"tasks", "ccr"}],
-        "dag_jobs",
-    )
+    own = [name for name in inspect.signature(dag_jobs).parameters if name != "shape"]
+    reject_unknown(shape, (*generator_options("layered"), *own), "dag_jobs")
     low, high = whole(tasks[0], "tasks"), whole(tasks[1], "tasks", least=tasks[0])
     count = whole(jobs, "jobs") if templates is None else whole(templates, "templates")
     sizes = generator(seed, "dag_jobs", "tasks").integers(low, high + 1, count).tolist()

@@ -23,6 +23,7 @@ from weft.generators.machines.clusters import gpu_cluster
 from weft.generators.machines.costs import with_affinity
 from weft.model import Cluster, Problem, Workflow
 from weft.rng import generator
+from weft.typed import typed
 
 DEVELOPMENT = ("layered", "epigenomics", "montage", "cholesky", "query", "inception")
 """Families on which constants of policies are chosen."""
@@ -98,6 +99,7 @@ class FamilyCase(NamedTuple):
     ccr: float
 
 
+@typed
 def draw_workflow(family: str, seed: int, sizes: tuple[int, int] = SIZES) -> Workflow:
     """Draw a workflow of a family, of about a size in a range.
 
@@ -117,6 +119,7 @@ def draw_workflow(family: str, seed: int, sizes: tuple[int, int] = SIZES) -> Wor
     return generate(family, seed=seed, tasks=size, **shape)
 
 
+@typed
 def draw_case(
     condition: str,
     *,

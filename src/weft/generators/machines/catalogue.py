@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from weft.arguments import one_of
 from weft.errors import InvalidInput, UnknownName
 from weft.registry import closest
+from weft.typed import typed, typed_class
 
 PRECISIONS = ("fp64", "fp32", "fp16")
 
@@ -25,6 +26,7 @@ class LinkModel(NamedTuple):
     latency: float
 
 
+@typed_class
 @dataclass(frozen=True)
 class DeviceModel:
     """A published device, in weft's units: TFLOP/s, bytes, bytes per second, watts.
@@ -55,6 +57,7 @@ class DeviceModel:
         return rate
 
 
+@typed
 @cache
 def catalogue() -> Mapping[str, DeviceModel]:
     """Return all device models by name.
@@ -69,6 +72,7 @@ def catalogue() -> Mapping[str, DeviceModel]:
     )
 
 
+@typed
 def device_model(name: str) -> DeviceModel:
     """Return a device model by one of its names, in upper or lower case.
 

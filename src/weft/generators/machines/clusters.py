@@ -94,6 +94,7 @@ def gpu_cluster(
     )
 
 
+@typed
 def mixed_cluster(
     seed: int = 0, *, kinds: int = 3, most: int = 4, cpus: int = 1, precision: str = "fp32"
 ) -> Cluster:
@@ -122,6 +123,7 @@ def mixed_cluster(
     return gpu_cluster("+".join(terms), precision=precision)
 
 
+@typed
 def random_cluster(
     devices: int = 8,
     *,

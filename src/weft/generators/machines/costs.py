@@ -10,10 +10,12 @@ from weft.arguments import number, one_of, whole
 from weft.model import Cluster, Problem, Workflow
 from weft.model.columns import FloatArray
 from weft.rng import generator
+from weft.typed import typed
 
 METHODS = ("uniform", "gamma")
 
 
+@typed
 def related_speeds(
     devices: int, *, heterogeneity: float = 1.0, speed: float = 1.0, seed: int = 0
 ) -> FloatArray:
@@ -31,6 +33,7 @@ def related_speeds(
     )
 
 
+@typed
 def unrelated_problem(
     workflow: Workflow,
     cluster: Cluster,
@@ -67,6 +70,7 @@ def unrelated_problem(
     return Problem.bind(dataclasses.replace(workflow, durations=columns), cluster)
 
 
+@typed
 def with_affinity(
     cluster: Cluster,
     kinds: tuple[str, ...],
