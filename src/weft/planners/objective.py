@@ -19,6 +19,7 @@ from weft.model.columns import FloatArray, IntArray, as_floats, frozen, integers
 from weft.model.workload import refuse_other_machines
 from weft.registry import closest
 from weft.sim.kernel.jit import njit
+from weft.typed import typed_class
 
 Prices = Mapping[str, float] | Iterable[float]
 """Money per second of work: one number per device, or by name of device or kind."""
@@ -71,6 +72,7 @@ GUIDE = 0.1
 """What a job that is late by the largest deadline adds to the goal of a search, in late jobs."""
 
 
+@typed_class
 @dataclass(frozen=True)
 class Objective:
     """Weights of the quantities that a planner minimises.

@@ -20,9 +20,9 @@ from weft.planners.bounds import lower_bound
 from weft.planners.colocation import colocation_bound
 from weft.planners.objective import Objective
 from weft.planners.packing import pack
-from weft.registry import Entry, Registry, reject_unknown
+from weft.registry import Entry, Registry, closest
 from weft.sim.kernel.jit import planning_clock
-from weft.typed import refuse_misfits
+from weft.typed import refuse_misfits, typed, typed_class
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
@@ -49,7 +49,11 @@ FEATURES = {
 QUICK = frozenset({"limits", "links"})
 """Features that every planner of weft supports."""
 
+PLAN_OPTIONS = ("seconds", "seed", "min_accuracy", "budget", "cluster", "history", "durations")
+"""Options of `weft.plan` for any planner."""
 
+
+@typed_class
 @dataclass(frozen=True)
 class Solution:
     """A schedule and a proven lower bound on the makespan without copies (0: none).
@@ -93,6 +97,7 @@ PLANNERS: Registry[Planner] = Registry(
 )
 
 
+@typed
 def list_planners() -> list[Entry]:
     """List all planners: names with `.summary`.
 
@@ -196,7 +201,7 @@ def plan(
                 f"planner is {shown(planner)}; give a name (weft.list_planners()), the path of a "
                 "trained one or a Planner"
             )
-        reject_unknown(options, (), f"planner object '{planner.name}'")
+        _refuse_options(options, (), f"planner object '{planner.name}'")
         chosen = planner
     refuse_two_limits(chosen, seconds)
     if problem.workflow.variants:
@@ -325,7 +330,7 @@ def timed_plan(
     if isinstance(planner, str | PathLike):
         chosen = load_planner(planner, **options)
     else:
-        reject_unknown(options, (), f"planner object '{planner.name}'")
+        _refuse_options(options, (), f"planner object '{planner.name}'")
         chosen = planner
     refuse_two_limits(chosen, seconds)
     again = partial(plan, seconds=seconds, seed=seed, min_accuracy=min_accuracy, budget=budget)
@@ -384,9 +389,18 @@ def _check_names(name: str, options: Iterable[str]) -> None:
                 f"planner '{name}' has no option '{option}'; planners that have it: "
                 + ", ".join(others)
             )
-    reject_unknown(options, (*known, "seconds", "seed"), f"planner '{name}'")
+    _refuse_options(options, known, f"planner '{name}'")
 
 
+def _refuse_options(options: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Refuse unknown options with the closest one of the planner or of `weft.plan`."""
+    known = list(known)
+    for option in (o for o in options if o not in known):
+        others = [name for name in (*known, *PLAN_OPTIONS) if name != option]
+        raise UnknownName(f"{what} has no option '{option}'{closest(option, others)}")
+
+
+@typed
 def refuse_choices(problem: Problem, planner: str) -> None:
     """Refuse a workflow with choices: its tasks are not known beforehand."""
     if problem.workflow.conditional:

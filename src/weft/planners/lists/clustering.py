@@ -40,9 +40,11 @@ from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.sim.kernel.gaps import Timeline, earliest_start, idle_timeline
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import mean_transfer, upward_rank
+from weft.typed import typed_class
 
 
 @PLANNERS.register("tdca")
+@typed_class
 @dataclass(frozen=True)
 class Clustering:
     """TDCA: clusters along critical parents, merged onto devices; copies on demand.

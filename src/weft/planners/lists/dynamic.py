@@ -25,6 +25,7 @@ from weft.model.columns import FloatArray, IntArray
 from weft.planners.lists.insertion import Rows, arrivals, as_schedule, durations_of, empty_rows
 from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.sim.kernel.jit import njit
+from weft.typed import typed_class
 
 MIN_MIN, MAX_MIN, SUFFERAGE, DLS, ETF = range(5)
 RULES = {
@@ -53,6 +54,7 @@ class Proposals(NamedTuple):
     key: FloatArray  # (n,) the task with the smallest key goes next
 
 
+@typed_class
 @dataclass(frozen=True)
 class DynamicList:
     """A planner that places, at every step, the free task that its rule prefers.

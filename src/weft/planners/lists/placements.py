@@ -28,6 +28,7 @@ from weft.planners.setups import likely_shares, with_mean_setups
 from weft.registry import Registry
 from weft.rng import generator
 from weft.sim.kernel.ranks import mean_transfer, upward_rank
+from weft.typed import typed_class
 
 PLACEMENTS: Registry[Schedule] = Registry("placement")
 """Name -> function of (problem, order of tasks, seed)."""
@@ -36,6 +37,7 @@ LOADING = ("earliest", "critical-path", "one-device", "round-robin", "random", "
 """Placements that count the set-ups of devices."""
 
 
+@typed_class
 @dataclass(frozen=True)
 class ListPlanner:
     """A planner that takes tasks by a rank and places each by a placement.

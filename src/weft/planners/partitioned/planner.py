@@ -28,6 +28,7 @@ from weft.planners.partitioned.partition import components, refine, slices
 from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import mean_durations, upward_rank
+from weft.typed import typed_class
 
 LEAST_PARTS, PART_TASKS = 4, 500_000
 """Fewest parts if `parts` is None, and most tasks of a part."""
@@ -47,6 +48,7 @@ class Parts(NamedTuple):
 
 
 @PLANNERS.register("partitioned")
+@typed_class
 @dataclass(frozen=True)
 class Partitioned:
     """HEFT on parts of a very large graph, planned side by side, then joined.

@@ -50,6 +50,7 @@ from weft.planners.search.warm_start import (
     quick_start,
     start_at,
 )
+from weft.typed import typed_class
 
 DEFAULT_MOVES, DEFAULT_CELLS = 400_000, 150_000_000
 """Most moves, and most moves x tasks x devices, of a run without any limit: about a second."""
@@ -68,6 +69,7 @@ COPY_CELLS = 1_000_000
 
 
 @PLANNERS.register("anytime")
+@typed_class
 @dataclass(frozen=True)
 class Anytime:
     """Annealing for the given time from the best quick plan; never worse than that.

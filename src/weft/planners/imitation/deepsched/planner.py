@@ -46,9 +46,11 @@ from weft.planners.lists.ranks import rank_order
 from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.sim.kernel.gaps import free_from, idle_timeline
 from weft.sim.kernel.jit import njit
+from weft.typed import typed_class
 
 
 @PLANNERS.register("deepsched")
+@typed_class
 @dataclass(frozen=True)
 class DeepSched:
     """Order and devices by a network that imitates HEFT; times by insertion.
