@@ -87,6 +87,7 @@ def as_workload(workload: Workload | Problem | ConditionalStream) -> Workload:
     return Workload.of(workload) if isinstance(workload, Problem) else workload
 
 
+@typed
 def list_policies() -> list[PolicyEntry]:
     """List all policies: names with `.summary`, `.family` and `.supports(workload)`.
 

@@ -20,11 +20,13 @@ from weft.policies.policy import POLICIES
 from weft.sim.kernel.ranks import upward_rank
 from weft.sim.rule import Placement, Rule
 from weft.sim.view import Decision, View
+from weft.typed import typed_class
 
 T = TypeVar("T")
 N = TypeVar("N", bound=np.generic)
 
 
+@typed_class
 @dataclass(frozen=True, eq=False)
 class RulePolicy:
     """A rule as a policy: ready tasks are ordered by `key`, the lowest first."""

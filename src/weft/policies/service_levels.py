@@ -19,6 +19,7 @@ from weft.policies.policy import POLICIES
 from weft.policies.rules import RulePolicy, each_problem, per_instance
 from weft.sim.rule import Rule
 from weft.sim.view import Decision, View
+from weft.typed import typed_class
 
 FAMILY = "service levels"
 
@@ -72,6 +73,7 @@ def by_priority(workload: Workload) -> FloatArray:
     return _places(-workload.priority[job], workload.deadline[job])
 
 
+@typed_class
 @dataclass(frozen=True, eq=False)
 class JobRule(RulePolicy):
     """A rule whose order depends on the jobs, not only on their workflows."""
@@ -84,6 +86,7 @@ class JobRule(RulePolicy):
         return Rule(self.name, self.placement, self.order(workload))
 
 
+@typed_class
 class LiveOrder:
     """A rule whose order depends on the time and on what jobs have received."""
 
@@ -119,6 +122,7 @@ class LiveOrder:
         raise NotImplementedError
 
 
+@typed_class
 class CriticalRatio(LiveOrder):
     """Time left over time needed: the job that runs the greatest risk goes first."""
 
@@ -134,6 +138,7 @@ class CriticalRatio(LiveOrder):
         return np.where(late, 4.0 * most - ratio, ratio)
 
 
+@typed_class
 class LeastAttainedService(LiveOrder):
     """The job with the least device time goes first; durations are not needed."""
 

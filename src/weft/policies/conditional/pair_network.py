@@ -32,6 +32,7 @@ from weft.sim.kernel.tables import Sim, Table
 from weft.sim.vector.batch import StepBatch
 from weft.sim.vector.state import BatchTables, StepState, busy_for, jobs_here, sim_of, state_of
 from weft.sim.vector.step import act, chance_of, proceed, update_coming, update_remaining
+from weft.typed import typed_class
 
 LONG = 3.0
 """A unit that is busy for longer than this many typical tasks is locked."""
@@ -130,6 +131,7 @@ def make_pair_state(workload: Workload) -> PairState:
     )
 
 
+@typed_class
 @dataclass(frozen=True, eq=False)
 class PairPolicy:
     """A network over `PAIR_FEATURES` with one output, for step-wise simulations."""

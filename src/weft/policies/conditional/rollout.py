@@ -45,6 +45,7 @@ from weft.sim.kernel.tables import Sim, Table
 from weft.sim.vector.batch import Idle, StepBatch, StepOptions
 from weft.sim.vector.state import BatchTables, StepState, sim_of, state_of
 from weft.sim.vector.step import act, proceed
+from weft.typed import typed_class
 
 ROOM = 512
 """Jobs in the simulations of the sampler."""
@@ -87,6 +88,7 @@ class RolloutTables(NamedTuple):
     budget: RolloutBudget
 
 
+@typed_class
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rollout:
     """Rollouts on top of the index.

@@ -30,6 +30,7 @@ from weft.sim.kernel.sim_from_view import SimFromView, refuse_choices
 from weft.sim.kernel.tables import READY, Sim, Table
 from weft.sim.renumbering import Renumbering
 from weft.sim.view import Decision, View
+from weft.typed import typed_class
 
 NONE = -1
 COUNTS = record("", "ready decisions placed")
@@ -229,6 +230,7 @@ def commit_decisions(sim: Sim, buffers: PlacementBuffers) -> None:
             commit_with_copy(sim, instance, d, buffers.copy[k])
 
 
+@typed_class
 class DeftPolicy:
     """Place ready tasks by DEFT, the oldest job first, its tasks by number."""
 

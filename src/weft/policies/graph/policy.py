@@ -24,10 +24,12 @@ from weft.policies.policy import POLICIES, bundled_policy, register_kind
 from weft.sim.kernel.events import MOMENT, advance
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import Sim
+from weft.typed import typed_class
 
 KIND = "graph-network"
 
 
+@typed_class
 @dataclass(frozen=True, eq=False)
 class TrainedGraph:
     """A graph network with its card: kind ("decima" or "lachesis") and training."""
@@ -39,6 +41,7 @@ class TrainedGraph:
     about: str = ""
 
 
+@typed_class
 class GraphPolicy(DeftPolicy):
     """Place ready tasks by DEFT, in the order of their rating by a graph network.
 

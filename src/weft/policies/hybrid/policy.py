@@ -17,6 +17,7 @@ from weft.policies.policy import POLICIES
 from weft.policies.rules import per_instance, task_kinds
 from weft.sim.renumbering import Renumbering
 from weft.sim.view import Decision, View
+from weft.typed import typed_class
 
 Features = Callable[[Workload], FloatArray]
 """Workload -> (instances, k), one row per task instance."""
@@ -28,6 +29,7 @@ LEAST = 1e-9
 """Seconds; the logarithm of a shorter estimate is that of this one."""
 
 
+@typed_class
 class HybridPolicy:
     """Learned durations, and devices that take the tasks they are best at.
 

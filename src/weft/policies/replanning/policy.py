@@ -31,12 +31,14 @@ from weft.sim.kernel.sim_from_view import SimFromView, refuse_choices
 from weft.sim.kernel.tables import READY, Sim, refuse_copies
 from weft.sim.renumbering import Renumbering
 from weft.sim.view import Decision, View
+from weft.typed import typed_class
 
 _PLACED = ("start", "finish", "device")
 _FOLLOWED = ("followed", "tried", "arrived", "keep")
 """Fields of the plans and of the portfolio that a saved session has."""
 
 
+@typed_class
 class ReplanningPolicy:
     """Plan all tasks in the window at every event, and start those due now.
 
@@ -173,6 +175,7 @@ class ReplanningPolicy:
         ]
 
 
+@typed_class
 class SwitchPolicy(ReplanningPolicy):
     """Plan as `ReplanningPolicy`, or keep an incumbent: a Q-network decides.
 

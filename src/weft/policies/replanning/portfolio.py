@@ -46,6 +46,7 @@ from weft.sim.kernel.events import MOMENT, advance
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.records import record
 from weft.sim.kernel.tables import JOB_AHEAD, JOB_HERE, READY, Sim, Table
+from weft.typed import typed_class
 
 UNLIMITED = 2**31
 """Window without a limit."""
@@ -71,6 +72,7 @@ PREDICTION = record("completion makespan", "whole")
 # are in the window
 
 
+@typed_class
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
     """Options of a portfolio of plans.

@@ -26,8 +26,10 @@ from weft.sim.kernel.sim_from_view import refuse_choices
 from weft.sim.kernel.tables import Sim, make_sim
 from weft.sim.renumbering import Renumbering
 from weft.sim.view import Decision, View
+from weft.typed import typed_class
 
 
+@typed_class
 class StaticHeft:
     """HEFT as a static plan per job, behind the tasks planned before.
 

@@ -30,6 +30,7 @@ from weft.sim.kernel.order_moves import ANY
 from weft.sim.kernel.records import record
 from weft.sim.kernel.tables import JOB_HERE, READY, Sim, Table
 from weft.sim.renumbering import Renumbering
+from weft.typed import typed_class
 
 SEARCH_CELLS = 10_000
 """Most tasks x devices of the window for which there is a search; beyond, the best plan decides."""
@@ -51,6 +52,7 @@ STATE = record(
 # gone: jobs that have left the tables
 
 
+@typed_class
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
     """Options of a search at every event.

@@ -30,6 +30,7 @@ from weft.policies.search.planning import (
 from weft.sim.kernel.tables import READY, Sim
 from weft.sim.renumbering import Renumbering
 from weft.sim.view import Decision, View
+from weft.typed import typed_class
 
 SEARCH = "search"
 PRICE = 0.5
@@ -41,6 +42,7 @@ KEYS = {"temperature": "warmth", "finish_weight": "haste", "sampled_jobs": "imag
 """Keys in the files of models, of the options that have another name there."""
 
 
+@typed_class
 class SearchPolicy(ReplanningPolicy):
     """Plans of `ReplanningPolicy`, improved by a search.
 

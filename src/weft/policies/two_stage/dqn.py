@@ -21,8 +21,10 @@ from weft.policies.two_stage.choose import greedy_choice, run_by_values
 from weft.policies.two_stage.decision import FEATURES, Candidates, candidates_of, make_candidates
 from weft.sim.kernel.tables import COMMITTED, Sim
 from weft.sim.view import Decision, View
+from weft.typed import typed_class
 
 
+@typed_class
 class TwoStageDqn(ReplanningPolicy):
     """Take the candidate with the highest value at every decision.
 
