@@ -19,6 +19,7 @@ from typing import (
 )
 
 from weft.errors import InvalidInput
+from weft.typed import typed_class
 
 T = TypeVar("T")
 Progress = Callable[[T], None]
@@ -124,6 +125,7 @@ class Settings:
                     raise InvalidInput(f"{self.noun}: {name} is {value}; it must be {bound}")
 
 
+@typed_class
 @dataclass(frozen=True, kw_only=True)
 class InstanceSettings(Settings):
     """Settings with drawn instances: `alone` single workflows, and `streams`."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from weft.learn.settings import Count, Positive, Settings
 from weft.policies.q_network import ARRAYS, Numbers
+from weft.typed import typed_class
 
 
 class ValueNetworks(nn.Module):
@@ -44,6 +45,7 @@ def _columns(net: nn.Module) -> tuple[Tensor, ...]:
     return w1.T, b1, w2.T, b2, w3[0]
 
 
+@typed_class
 @dataclass(frozen=True, kw_only=True)
 class FitSettings(Settings):
     """AdamW with a learning rate that falls to 0 along a cosine.

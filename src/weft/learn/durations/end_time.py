@@ -25,7 +25,7 @@ from weft.planners import Plan
 from weft.rng import generator
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.tables import replay_order
-from weft.typed import typed
+from weft.typed import typed, typed_class
 
 SAMPLES, LEAST_SAMPLES = 400, 20
 CELLS = 1_000_000
@@ -36,6 +36,7 @@ THINNEST = 1e-6
 """Least predicted width, as a share."""
 
 
+@typed_class
 class RunState(NamedTuple):
     """State of a run: rows of (task, device), in the order of every device.
 

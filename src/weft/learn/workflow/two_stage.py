@@ -50,6 +50,7 @@ from weft.registry import closest
 from weft.sim.kernel.events import ENDED, MOMENT
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import Sim, copy_sim, make_sim
+from weft.typed import typed_class
 
 OURS: Mapping[str, float] = {"promise": 1.0}
 DOCUMENT: Mapping[str, float] = {"elapsed": 1.0, "idle": 0.3, "imbalance": 0.1, "late": 0.3}
@@ -57,6 +58,7 @@ DOCUMENT: Mapping[str, float] = {"elapsed": 1.0, "idle": 0.3, "imbalance": 0.1, 
 these are our choice."""
 
 
+@typed_class
 @dataclass(frozen=True, kw_only=True)
 class TwoStageSettings(DqnSettings):
     """Settings of the training, see `DqnSettings`.
