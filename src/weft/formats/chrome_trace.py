@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from weft.errors import InvalidInput
 from weft.model import Cluster, Problem, Schedule, Trace, Workload
 from weft.model.trace import DONE, STATUS
+from weft.typed import typed
 
 MICROSECONDS = 1e6
 
 Event = dict[str, Any]
 
 
+@typed
 def chrome_trace(
     source: Schedule | Trace, problem: Problem | None = None, *, flows: bool = True
 ) -> dict[str, Any]:

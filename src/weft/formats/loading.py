@@ -66,6 +66,7 @@ def load_work(path: PathLike) -> Problem | Workload:
         return opened[2] if isinstance(opened[2], Workload) else _problem(where, opened, None)
 
 
+@typed
 def load_workflow(path: PathLike, *, tile_bytes: float = 0.0) -> Workflow:
     """Load a workflow, or the workflow of a problem or a recording."""
     with naming(os.fspath(path)):
@@ -106,18 +107,21 @@ def load_workload(path: PathLike) -> Workload:
         return Workload.of(found) if isinstance(found, Problem) else _expect(found, Workload)
 
 
+@typed
 def load_schedule(path: PathLike) -> Schedule:
     """Load a schedule."""
     with naming(os.fspath(path)):
         return _expect(_read(path), Schedule)
 
 
+@typed
 def load_trace(path: PathLike) -> Trace:
     """Load a trace with its workload and scenario."""
     with naming(os.fspath(path)):
         return _expect(_read(path), Trace)
 
 
+@typed
 def load_result(path: PathLike) -> Schedule | Trace:
     """Load a schedule or a trace, whichever the file holds."""
     with naming(os.fspath(path)):
@@ -209,6 +213,7 @@ def _format_of(file: File) -> Format:
     )
 
 
+@typed
 def list_formats() -> list[Entry]:
     """Return the names of all file formats; each has a `summary`.
 

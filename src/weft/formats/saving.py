@@ -39,12 +39,14 @@ def save(thing: Savable | Planned, path: PathLike, *, problem: Problem | None = 
         write_bytes(target, _encoded(thing, target, problem))
 
 
+@typed
 def to_text(thing: Savable) -> str:
     """Return the text that `save` writes to a ``.json`` file."""
     refuse_text(thing)
     return write_json(encode(thing)).decode("ascii")
 
 
+@typed
 def save_chrome_trace(
     source: Schedule | Trace, path: PathLike, *, problem: Problem | None = None
 ) -> None:

@@ -37,6 +37,7 @@ from weft.formats.traces.snakemake import (
     read_metadata,
 )
 from weft.model import Cluster, Problem, Schedule, Trace, Workflow, Workload
+from weft.typed import typed_class
 
 Savable = Problem | Workflow | Cluster | Workload | Schedule | Trace
 
@@ -131,6 +132,7 @@ class File:
         return record and test(self.record)
 
 
+@typed_class
 @dataclass(frozen=True)
 class Format:
     """One file format; without `read` it is only written, without `write` only read.

@@ -20,7 +20,7 @@ from weft.model.columns import frozen, offsets, unique_names
 from weft.model.variants import Variant
 from weft.model.workflow import ALWAYS, Choices, Workflow
 from weft.registry import closest
-from weft.typed import typed
+from weft.typed import typed, typed_class
 
 SECONDS = "seconds:"
 """Prefix of the columns of a task table with the seconds on one device or kind of device."""
@@ -32,6 +32,7 @@ Number = Callable[[object, str, str], float]
 """A reader of numbers: (value, dimension, what it is) -> seconds or bytes."""
 
 
+@typed_class
 class WorkflowBuilder:
     """Collect tasks, edges and choices, then `build` the workflow.
 

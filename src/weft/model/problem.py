@@ -24,7 +24,7 @@ from weft.model.cluster import Cluster
 from weft.model.columns import FloatArray, IntArray, floats, frozen, refuse
 from weft.model.costs import ROUNDING, amounts_of, costs_of, needs_of, refuse_times
 from weft.model.workflow import Workflow
-from weft.typed import typed
+from weft.typed import typed, typed_class
 
 
 class ProblemArrays(NamedTuple):
@@ -61,6 +61,7 @@ class ProblemArrays(NamedTuple):
         )
 
 
+@typed_class
 @dataclass(frozen=True, eq=False)
 class Problem(Displayed):
     """A workflow on a cluster.

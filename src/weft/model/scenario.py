@@ -24,12 +24,13 @@ from weft.model.columns import (
 )
 from weft.model.workload import Workload
 from weft.rng import generator
-from weft.typed import typed
+from weft.typed import typed, typed_class
 
 MOST_SPELLS = 200_000
 """Slowdowns and failures that are drawn for one future, over all devices."""
 
 
+@typed_class
 @dataclass(frozen=True, eq=False)
 class Scenario:
     """Outcomes of choices, factors of durations, slowdowns of devices, cancellations.

@@ -11,12 +11,13 @@ from numpy.typing import ArrayLike
 from weft.display import Displayed
 from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, FloatArray, IntArray, floats, frozen, integers
-from weft.typed import typed
+from weft.typed import typed, typed_class
 
 if TYPE_CHECKING:
     from weft.model.problem import Problem
 
 
+@typed_class
 @dataclass(frozen=True, eq=False)
 class Schedule(Displayed):
     """Where and when each task runs, sorted by task, the original before its copies.

@@ -29,6 +29,7 @@ ALWAYS = -1
 """The choice of an edge that is taken whatever happens."""
 
 
+@typed_class
 @dataclass(frozen=True, eq=False)
 class Choices:
     """Exclusive branches: when its task ends, each choice takes exactly one.

@@ -29,9 +29,10 @@ from weft.model.columns import (
 )
 from weft.model.problem import Problem
 from weft.model.variants import refuse_variants
-from weft.typed import typed
+from weft.typed import typed, typed_class
 
 
+@typed_class
 @dataclass(frozen=True, eq=False)
 class Workload:
     """Jobs in order of arrival. Job `j` runs `problems[template[j]]`.

@@ -12,8 +12,10 @@ import numpy as np
 from weft.arguments import as_float, shown
 from weft.errors import InvalidInput
 from weft.model import Workflow
+from weft.typed import typed_class
 
 
+@typed_class
 @dataclass(frozen=True)
 class RunOptions:
     """Retry, crash and timeout limits of a run.

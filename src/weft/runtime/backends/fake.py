@@ -15,6 +15,7 @@ from weft.runtime.backends import protocol
 from weft.runtime.backends.protocol import Call, Event, Order
 from weft.runtime.backends.result_file import save_value
 from weft.sim.cache import KindCache
+from weft.typed import typed_class
 
 
 @dataclass(eq=False)
@@ -27,6 +28,7 @@ class _Lane:
     slowdown: float = 1.0
 
 
+@typed_class
 class FakeBackend:
     """A backend that runs nothing: the scenario gives all durations.
 

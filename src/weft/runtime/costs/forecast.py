@@ -17,7 +17,7 @@ from weft.planners import Plan
 from weft.runtime.costs.history import History
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.status import FORECAST_SECONDS
-from weft.typed import typed
+from weft.typed import typed, typed_class
 
 LIVE_SAMPLES = 100
 """Samples of a forecast while the run goes on."""
@@ -64,6 +64,7 @@ def forecast(
     return forecast_end(plan.problem, begin, spread, scores=scores, samples=samples, seed=seed)
 
 
+@typed_class
 class Forecaster:
     """Forecasts of one run: before it and while it goes on.
 

@@ -30,6 +30,7 @@ from weft.runtime.costs.measurements import (
 )
 from weft.runtime.costs.project import default_path
 from weft.runtime.costs.summaries import Durations, LinkCost, apart, fit_link, summary
+from weft.typed import typed_class
 
 VERSION = 4
 """Version of the schema; files of newer versions are refused, older ones are upgraded."""
@@ -80,6 +81,7 @@ class HistoryUnusable(InvalidInput):
         self.damaged = damaged
 
 
+@typed_class
 class History:
     """The file of measurements, read when it is opened and after each `add`.
 

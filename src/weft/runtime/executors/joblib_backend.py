@@ -17,6 +17,7 @@ from weft.runtime.costs.keys import function_identity
 from weft.runtime.executors.dispatcher import RemoteTraceback
 from weft.runtime.executors.executor import Executor
 from weft.runtime.executors.joblib_batch import NAME, JoblibBatch
+from weft.typed import typed
 
 OPTIONS = ("devices", "history", "initializer", "initargs")
 
@@ -24,6 +25,7 @@ UNUSED = ("context", "max_nbytes", "mmap_mode", "temp_folder", "verbose")
 """Options that joblib gives to every backend, about the processes and files of its own."""
 
 
+@typed
 def register_joblib() -> None:
     """Register the backend "weft" of joblib.
 

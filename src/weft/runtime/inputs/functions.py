@@ -36,6 +36,7 @@ from weft.runtime.inputs.promises import (
     variants_in,
 )
 from weft.runtime.inputs.signatures import Signatures
+from weft.typed import typed_class
 
 T = TypeVar("T", bound=Hashable)
 
@@ -46,6 +47,7 @@ Functions = Mapping[str, Function | Mapping[str, Function]]
 """Task or kind -> its function; or, for tasks with variants, variant -> function."""
 
 
+@typed_class
 @dataclass(frozen=True, eq=False)
 class Application:
     """A workflow and the call of each task.

@@ -27,6 +27,7 @@ from weft.runtime.backends.protocol import Call, Event, Order
 from weft.runtime.backends.real import RealBackend
 from weft.runtime.backends.result_file import save_value
 from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
+from weft.typed import typed_class
 
 try:
     from distributed import Client
@@ -42,6 +43,7 @@ except ImportError as error:
     raise MissingExtra("distributed", "dask") from error
 
 
+@typed_class
 class DaskBackend(RealBackend):
     """Devices that are threads of Dask workers.
 

@@ -40,11 +40,13 @@ from weft.runtime.backends.payload import (
 )
 from weft.runtime.backends.protocol import Call, Event, Order
 from weft.runtime.backends.result_file import load, save
+from weft.typed import typed_class
 
 ENOUGH = 2
 """Orders per device that keep it busy while a round of `LocalBackend.wait` goes on."""
 
 
+@typed_class
 class LocalBackend(WorkerDevices):
     """Devices that are processes of this machine.
 

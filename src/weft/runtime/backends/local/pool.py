@@ -15,6 +15,7 @@ import threading
 from weft.model import Cluster
 from weft.runtime.backends.local.backend import LocalBackend
 from weft.runtime.backends.local.device import LocalDevices
+from weft.typed import typed
 
 _lock = threading.Lock()
 _idle: list[SharedBackend] = []
@@ -70,6 +71,7 @@ def shared_backend(devices: LocalDevices = None) -> SharedBackend:
     return wanted
 
 
+@typed
 def end_idle_processes() -> None:
     """End the processes that wait for the next run."""
     with _lock:

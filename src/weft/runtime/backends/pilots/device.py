@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 from weft.errors import InvalidInput
 from weft.runtime.backends.local.device import LocalDevice, device_count, device_list
+from weft.typed import typed_class
 
 
+@typed_class
 @dataclass(frozen=True)
 class PilotDevice:
     """A worker process of a batch system (HyperQueue, Slurm) as a device.

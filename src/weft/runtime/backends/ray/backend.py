@@ -41,8 +41,10 @@ from weft.runtime.backends.ray.session import START_TRIES, Devices, HeadGone
 from weft.runtime.backends.ray.slots import ActorSlot, SentCall, TransferEstimator, cause_of_loss
 from weft.runtime.backends.result_file import load_value, save_value
 from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
+from weft.typed import typed_class
 
 
+@typed_class
 class RayBackend(ActorBackend):
     """Devices that are actors of Ray.
 

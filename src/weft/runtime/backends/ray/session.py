@@ -22,6 +22,7 @@ from weft.runtime.backends.local.device import LocalDevice, device_count, device
 from weft.runtime.backends.local.process import ONE_THREAD
 from weft.runtime.backends.local.worker import environment
 from weft.runtime.costs.profiler import cores_here
+from weft.typed import typed_class
 
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -55,6 +56,7 @@ class HeadGone(WeftError):
     """A process of Ray's head has died."""
 
 
+@typed_class
 @dataclass(frozen=True)
 class RayDevice:
     """An actor as a device.
