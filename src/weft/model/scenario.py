@@ -42,8 +42,8 @@ class Scenario:
     bias : (kinds, p) further factors of durations by task kind and device: systematic errors of the
             estimates
     change_time, change_device, change_slowdown : (x,) from that time on the device takes that
-        factor longer; inf: it is down. Running tasks stretch with a change; a failure loses them, and they
-        start again.
+        factor longer; inf: it is down. Running tasks stretch with a change; a failure loses them,
+        and they start again.
     cancel : (jobs,) when a job is cancelled; inf: never
     """
 
