@@ -115,7 +115,7 @@ def _tasks_per_batch_time(problem: Problem, size: FloatArray) -> FloatArray:
 
 
 def fluid_capacity(per_work: FloatArray, demand: FloatArray) -> float:
-    """Return the highest rate at which devices can serve a demand per row of `per_work`.
+    """Return the highest rate at which devices can serve a demand per row of costs.
 
     `per_work` (k, p) is in seconds per unit of demand; a row that takes no time is refused.
     """
