@@ -21,6 +21,19 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
+def cause(error: Exception) -> str:
+    """Return why a file cannot be used, without the path and number of an `OSError`.
+
+    Messages name the file themselves.
+
+    Examples
+    --------
+    >>> cause(PermissionError(13, "Permission denied", "p.json")), cause(ValueError("no text"))
+    ('Permission denied', 'no text')
+    """
+    return getattr(error, "strerror", None) or str(error)
+
+
 class WeftError(Exception):
     """Root of the tree; its text names the user's object, the value and the remedy."""
 

@@ -75,6 +75,19 @@ def test_missing_file_and_directory(folder):
         formats.load("a\0b")
 
 
+def test_a_failure_of_the_system_is_named_without_path_and_number(folder):
+    with pytest.raises(InvalidInput) as caught:
+        formats.load("x" * 300)
+    assert str(caught.value) == f"{'x' * 300}: cannot be read: File name too long"
+    with pytest.raises(InvalidInput) as caught:
+        formats.save(Cluster(speed=[1.0]), folder / "no" / "c.json")
+    lost = folder / "no" / "c.json"
+    assert str(caught.value) == f"{lost}: cannot be written: No such file or directory"
+    with pytest.raises(InvalidInput) as caught:
+        weft.Problem.from_table(lost)
+    assert str(caught.value) == f"{lost} cannot be read: No such file or directory"
+
+
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [

@@ -14,7 +14,7 @@ from typing import NoReturn, Protocol, TextIO, cast
 from weft import __version__
 from weft.cli.arguments import add_json, given_options
 from weft.cli.output import PlainOutput, accept_all_characters, open_closed
-from weft.errors import InvalidInput, UnknownName, WeftError, visible
+from weft.errors import InvalidInput, UnknownName, WeftError, cause, visible
 from weft.registry import closest
 
 VERBS = {
@@ -177,7 +177,7 @@ def _refuse(argument: str, parser: argparse.ArgumentParser) -> NoReturn:
 def _file_trouble(error: OSError) -> str:
     if error.filename is None:
         return str(error)
-    return f"{error.filename}: {error.strerror or error}"
+    return f"{error.filename}: {cause(error)}"
 
 
 def _fail(message: str, code: int) -> int:

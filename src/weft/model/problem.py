@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from weft.display import Displayed
-from weft.errors import InvalidInput
+from weft.errors import InvalidInput, cause
 from weft.model.cluster import Cluster
 from weft.model.columns import FloatArray, IntArray, floats, frozen, refuse
 from weft.model.costs import ROUNDING, amounts_of, costs_of, needs_of, refuse_times
@@ -216,7 +216,7 @@ class Problem(Displayed):
             try:
                 text = Path(table).read_text(encoding="utf-8-sig")
             except (OSError, UnicodeDecodeError) as error:
-                raise InvalidInput(f"{os.fspath(table)} cannot be read: {error}") from None
+                raise InvalidInput(f"{os.fspath(table)} cannot be read: {cause(error)}") from None
             table = columns_of_csv(text)
         workflow = workflow_from_table(table, name=name)
         if cluster is None and not workflow.durations:

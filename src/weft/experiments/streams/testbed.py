@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import InvalidInput
+from weft.errors import InvalidInput, cause
 from weft.experiments.harness import data_folder
 from weft.formats.graphs.dax import read_dax
 from weft.model import Cluster, Problem, Workflow, Workload
@@ -67,7 +67,7 @@ class Testbed:
         try:
             found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise InvalidInput(f"{path}: cannot be read: {error}") from None
+            raise InvalidInput(f"{path}: cannot be read: {cause(error)}") from None
         return found
 
     @cached_property

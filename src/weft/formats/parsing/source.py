@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from weft.errors import InvalidInput, WeftError, visible
+from weft.errors import InvalidInput, WeftError, cause, visible
 from weft.formats.parsing import limits
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -28,6 +28,8 @@ CHUNK = 2**20
 LONGEST_LINE = 400
 PIPE_SECONDS = 5.0
 """Seconds for which the reader of a pipe waits for its writer."""
+
+LINKED = "it is a symbolic link, which weft does not follow"
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _BRACKETS = re.compile(r"[^\[\]{}]++")
@@ -78,7 +80,7 @@ def read_bytes(path: Path) -> bytes:
     except InvalidInput:
         raise
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"cannot be read: {error}") from None
+        raise InvalidInput(f"cannot be read: {cause(error)}") from None
     if not content[:CHUNK].strip() and not content.strip():
         raise InvalidInput("the file is empty")
     return content
@@ -221,16 +223,19 @@ def write_bytes(path: Path, content: bytes) -> None:
     """
     if path.name.endswith(".gz"):
         content = gzip.compress(content, mtime=0)
-    system = path.is_relative_to("/dev") and "shm" not in path.parts[:3]
-    hard = 0 if system else getattr(os, "O_NOFOLLOW", 0)
+    hard = 0 if follows_links(path) else getattr(os, "O_NOFOLLOW", 0)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0) | hard
     try:
         with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
             file.write(content)
     except (OSError, ValueError) as error:
-        linked = hard and path.is_symlink()
-        why = "it is a symbolic link, which weft does not follow" if linked else error
+        why = LINKED if hard and path.is_symlink() else cause(error)
         raise InvalidInput(f"cannot be written: {why}") from None
+
+
+def follows_links(path: Path) -> bool:
+    """Return whether a symbolic link at this path is one of the system, which is written to."""
+    return path.is_relative_to("/dev") and "shm" not in path.parts[:3]
 
 
 def write_file(path: Path, content: bytes | str) -> Path:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import InvalidInput
+from weft.errors import InvalidInput, cause
 from weft.runtime.costs.measurements import (
     LinkRow,
     Measurement,
@@ -342,7 +342,7 @@ class History:
                 text = f"another process has locked it for more than {self.wait:g} s"
                 raise HistoryUnusable(f"{self.path}: {text}") from None
             if isinstance(error, OSError) or code not in (None, *_FOREIGN):
-                raise HistoryUnusable(f"{self.path}: {error}") from None
+                raise HistoryUnusable(f"{self.path}: {cause(error)}") from None
             raise HistoryUnusable(
                 f"{self.path}: is no history of weft ({error}); move it away and run again",
                 damaged=True,

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from weft.errors import InvalidInput
+from weft.errors import InvalidInput, cause
 from weft.formats import Recording, load_recording
 from weft.formats.parsing.source import write_file
 from weft.runtime.costs import measurements as measured
@@ -80,7 +80,7 @@ def _rows(path: Path) -> tuple[list[TaskRow], list[LinkRow]]:
         text = path.read_text(encoding="utf-8-sig")
         records = _from_csv(text) if path.suffix == ".csv" else _from_json(text)
     except (OSError, ValueError, RecursionError, csv.Error) as error:
-        raise InvalidInput(f"{path}: is no history: {error}") from None
+        raise InvalidInput(f"{path}: is no history: {cause(error)}") from None
     tasks, links = [], []
     for number, record in enumerate(records, 1):
         try:

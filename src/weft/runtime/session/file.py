@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import InvalidInput
+from weft.errors import InvalidInput, cause
 from weft.formats.native.weft_json import write_json
 from weft.formats.native.weft_schema import decode, encode
 from weft.formats.parsing.record import Record
@@ -53,7 +53,7 @@ def read_session(path: Path) -> tuple[Cluster, list[Problem], dict[str, Any]]:
         try:
             record = parse_json(decode_text(read_bytes(path)))
         except OSError as error:
-            raise InvalidInput(f"cannot be read ({error})") from None
+            raise InvalidInput(f"cannot be read ({cause(error)})") from None
         if not isinstance(record, dict) or record.get("format") != FORMAT:
             raise InvalidInput(f"is no session of this version of weft ('{FORMAT}')")
         if record.pop("digest", "") != _digest(record):
