@@ -49,14 +49,16 @@ def run(args: argparse.Namespace) -> None:
 
     with notice("comparing"):
         table = _compared(args)
-    if args.report is not None:
-        table.to_html(args.report)
-    if args.json:
-        emit(table.document())
-    else:
-        print(table)
+    try:
         if args.report is not None:
-            print(f"\nwrote {args.report}")
+            table.to_html(args.report)
+    finally:  # a full disk does not take the table
+        if args.json:
+            emit(table.document())
+        else:
+            print(table)
+    if args.report is not None and not args.json:
+        print(f"\nwrote {args.report}")
 
 
 def _refuse_swapped(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from weft.cli.arguments import add_cluster, add_seed, read_cluster
-from weft.cli.values import number, whole
+from weft.cli.values import number, output, whole
 
 SUMMARY = "make a workflow: layered, cholesky, montage, ... (see: weft list generators)"
 EXAMPLE = (
@@ -51,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the generator; its options follow")
     parser.add_argument(
         "--out",
-        type=Path,
+        type=output,
         metavar="FILE",
         help="where to write it (.json, .npz, ...; default: JSON on stdout)",
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli.arguments import add_flag, add_option, needs
+from weft.cli.values import output
 
 if TYPE_CHECKING:
     from weft.runtime.costs.history import History
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(which, "--project", Path, "FOLDER", "the history of the project of this folder")
     text = "add the measurements of a .csv, .json or .sqlite file"
     add_option(parser, "--import", Path, "FILE", text, dest="source")
-    add_option(parser, "--export", Path, "FILE", "write all measurements, as .csv or .json")
+    add_option(parser, "--export", output, "FILE", "write all measurements, as .csv or .json")
     add_flag(parser, "--clear", "delete all measurements")
     text = "add the durations of a trace of another engine (see: weft list formats)"
     add_option(parser, "--trace", Path, "FILE", text)

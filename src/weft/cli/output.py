@@ -66,6 +66,13 @@ def show(args: argparse.Namespace, document: Any, text: str) -> None:
         print(text)
 
 
+def name_written(args: argparse.Namespace, *paths: Path | None) -> None:
+    """Print one line per written file, unless stdout is for one JSON document."""
+    for path in paths:
+        if path is not None and not args.json:
+            print(f"wrote {path}")
+
+
 def wrapped(sentence: str) -> str:
     """Break a sentence into lines of the widest output.
 
@@ -81,14 +88,13 @@ def show_answer(
     args: argparse.Namespace, document: Any, text: str, save: Callable[[Path], object]
 ) -> None:
     """Write --picture; print the text, a sentence first, or with --json the document."""
-    if args.picture is not None:
-        save(args.picture)
-    if args.json:
-        emit(document)
-        return
     sentence, _, rest = text.partition("\n")
-    print(f"{wrapped(sentence)}\n{rest}")
-    if args.picture is not None:
+    try:
+        if args.picture is not None:
+            save(args.picture)
+    finally:  # a full disk does not take the answer
+        show(args, document, f"{wrapped(sentence)}\n{rest}")
+    if args.picture is not None and not args.json:
         print(f"\nwrote {args.picture}")
 
 

@@ -81,7 +81,7 @@ def save_outputs(args: argparse.Namespace, result: Plan | Trace) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Plan, write and print."""
-    from weft.cli.output import emit, notice
+    from weft.cli.output import emit, name_written, notice
 
     for front in ("--pareto", "--picture"):
         excludes(args, front, NOT_FRONT)
@@ -95,12 +95,15 @@ def run(args: argparse.Namespace) -> None:
         made = timed_plan(
             problem, args.planner, seconds=args.seconds, seed=args.seed, **search_options(args)
         )
-    save_outputs(args, made)
-    if args.json:
-        rows = {**made.schedule.to_arrays(), **made.schedule.names(made.problem)}
-        emit({**figures(made), "schedule": rows})
-    else:
-        print(text(made, args))
+    try:
+        save_outputs(args, made)
+    finally:  # a full disk does not take the plan
+        if args.json:
+            rows = {**made.schedule.to_arrays(), **made.schedule.names(made.problem)}
+            emit({**figures(made), "schedule": rows})
+        else:
+            print(text(made, args))
+    name_written(args, args.out, args.gantt, args.chrome)
 
 
 def with_variants(problem: Problem, path: Path | None) -> Problem:
@@ -244,7 +247,7 @@ def text(made: Plan, args: argparse.Namespace) -> str:
         f"planned in {format_seconds(made.seconds)}",
         *table(made, None if args.all else ROWS),
     ]
-    return "\n".join([*lines, *written(args)])
+    return "\n".join(lines)
 
 
 def chosen_variants(made: Plan) -> dict[str, object]:
@@ -297,8 +300,3 @@ def expenses(cluster: Cluster, energy: float, cost: float) -> list[str]:
         hourly = format_money(cluster.rent(3600.0))
         parts.append(f"rent {format_money(cost)} (all devices until the end, {hourly} per hour)")
     return [", ".join(parts)] if parts else []
-
-
-def written(args: argparse.Namespace) -> list[str]:
-    """Return one line per written file."""
-    return [f"wrote {path}" for path in (args.out, args.gantt, args.chrome) if path is not None]

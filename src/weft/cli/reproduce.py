@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from weft.cli.arguments import add_flag, add_option
+from weft.cli.values import folder
 from weft.errors import InvalidInput, UnknownName
 from weft.registry import closest
 
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("name", metavar="NAME", help=f"one of: {', '.join(EXPERIMENTS)}")
     add_flag(parser, "--quick", "fewer repetitions: at most a few minutes")
-    add_option(parser, "--out", Path, "FOLDER", "folder to write to (default: reproduce/NAME)")
+    add_option(parser, "--out", folder, "FOLDER", "folder to write to (default: reproduce/NAME)")
     text = "folder of data sets that are not part of weft (default: WEFT_DATA)"
     add_option(parser, "--data", Path, "FOLDER", text)
 
@@ -52,11 +53,11 @@ def run(args: argparse.Namespace) -> None:
         os.environ["WEFT_DATA"] = str(args.data)  # also for the processes of the experiment
     with notice(f"preparing {args.name}"):
         experiment = import_module(EXPERIMENTS[args.name])
-    folder = args.out if args.out is not None else Path("reproduce") / args.name
+    out = args.out if args.out is not None else Path("reproduce") / args.name
     results = experiment.reproduce(
-        folder,
+        out,
         quick=args.quick,
         progress=lambda steps: progress(steps, total=len(steps), what=f"reproduce {args.name}"),
     )
-    files = f"{folder / 'results.json'} and {folder / 'report.html'}"
+    files = f"{out / 'results.json'} and {out / 'report.html'}"
     show(args, results, f"{experiment.table(results)}\n\nwrote {files}")

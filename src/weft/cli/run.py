@@ -74,14 +74,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Run, write and print."""
-    from weft.cli.output import emit, notice, stdout_aside
+    from weft.cli.output import emit, name_written, notice, stdout_aside
     from weft.errors import WeftError
 
     needs(args, "--port", "--live")
     _check_script(args.script)
     with notice(f"reading {args.script.name}"):
-        from weft.formats import save
-        from weft.report.run_report import accuracy, run_text, write_run_report
+        from weft.report.run_report import accuracy, run_text
         from weft.runtime.engine.failure import TaskFailed
         from weft.runtime.journal import resume_promise
 
@@ -94,6 +93,21 @@ def run(args: argparse.Namespace) -> None:
         print(error.failure.traceback, end="", file=sys.stderr)
         raise WeftError(str(error).split("\n", maxsplit=1)[0]) from None
     predicted = _predicted(trace, args.policy)
+    try:
+        _write(args, trace, predicted)
+    finally:  # a full disk does not take the summary of a run
+        if args.json:
+            emit({**_figures(trace, predicted), "accuracy": accuracy(trace)})
+        else:
+            print(run_text(trace, predicted, name=args.script.stem))
+    name_written(args, args.out, args.gantt, args.report)
+
+
+def _write(args: argparse.Namespace, trace: RunTrace, predicted: Any) -> None:
+    """Write the files that are asked for."""
+    from weft.formats import save
+    from weft.report.run_report import write_run_report
+
     if args.out is not None:
         save(trace, args.out)
     if args.gantt is not None:
@@ -102,13 +116,6 @@ def run(args: argparse.Namespace) -> None:
         save_gantt(trace, args.gantt)
     if args.report is not None:
         write_run_report(trace, args.report, predicted, name=args.script.stem)
-    if args.json:
-        emit({**_figures(trace, predicted), "accuracy": accuracy(trace)})
-    else:
-        print(run_text(trace, predicted, name=args.script.stem))
-        for path in (args.out, args.gantt, args.report):
-            if path is not None:
-                print(f"wrote {path}")
 
 
 def _run_live(args: argparse.Namespace) -> RunTrace:

@@ -17,7 +17,7 @@ from weft.cli.arguments import (
     taking,
     uncertainty,
 )
-from weft.cli.plan import add_outputs, save_outputs, written
+from weft.cli.plan import add_outputs, save_outputs
 from weft.cli.values import number, whole
 
 if TYPE_CHECKING:
@@ -62,13 +62,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Simulate, write and print."""
-    from weft.cli.output import notice, show
+    from weft.cli.output import name_written, notice, show
 
     with notice("simulating"):
         trace = _simulated(args)
-    save_outputs(args, trace)
-    found = figures(trace)
-    show(args, found, "\n".join([text(trace, found), *written(args)]))
+    try:
+        save_outputs(args, trace)
+    finally:  # a full disk does not take the figures
+        found = figures(trace)
+        show(args, found, text(trace, found))
+    name_written(args, args.out, args.gantt, args.chrome)
 
 
 def figures(trace: Trace) -> dict[str, object]:

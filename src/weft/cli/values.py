@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -84,13 +85,55 @@ def names(text: str) -> list[str]:
 
 
 def output(text: str) -> Path:
-    """Read the path of a file to write; its folder must exist before the work begins."""
+    """Read the path of a file to write; that it can be written is known before the work begins."""
     path = Path(text)
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text} is a folder; give a file")
     if not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"{text}: there is no folder '{path.parent}'")
+    _refuse_link(path, text)
+    if not path.exists():
+        _refuse_read_only(path.parent, text)
+    elif not os.access(path, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{text} is not writable; give another file")
     return path
+
+
+def folder(text: str) -> Path:
+    """Read the path of a folder to write to; the folders that are missing are made later."""
+    path = Path(text)
+    place = next((p for p in (path, *path.parents) if os.path.lexists(p)), Path())
+    if not place.is_dir():
+        raise argparse.ArgumentTypeError(
+            f"{text} is a file; give a folder"
+            if place == path
+            else f"{text}: '{place}' is a file, and no folder can be made in it"
+        )
+    _refuse_read_only(place, text)
+    return path
+
+
+def model(text: str) -> Path:
+    """Read the path of a trained policy to write, whose folders are made where missing."""
+    path = Path(text)
+    folder(str(path.parent))
+    return path
+
+
+def _refuse_link(path: Path, text: str) -> None:
+    if not path.is_symlink():
+        return
+    from weft.formats.parsing.source import LINKED, follows_links
+
+    if not follows_links(path):
+        raise argparse.ArgumentTypeError(f"{text}: {LINKED}; give the file itself")
+
+
+def _refuse_read_only(place: Path, text: str) -> None:
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise argparse.ArgumentTypeError(
+            f"{text}: folder '{place}' is not writable; give another path"
+        )
 
 
 def page(text: str) -> Path:

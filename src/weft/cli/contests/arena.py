@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli.arguments import add_flag, add_option, add_seconds, add_seed, needs
-from weft.cli.values import names
+from weft.cli.values import folder, names, output
 
 if TYPE_CHECKING:
     from weft.experiments.arena.library import ArenaInstance
@@ -27,10 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     what = parser.add_mutually_exclusive_group()
     add_option(what, "--check", Path, "FILE", "judge a schedule (JSON or NPZ) of --instance")
-    add_option(what, "--export", Path, "FOLDER", "write the instances")
+    add_option(what, "--export", folder, "FOLDER", "write the instances")
     add_option(what, "--contenders", names, "A,B", "planners or policies by name or file")
     text = "search better records, --seconds per planner and instance; write the library"
-    add_option(what, "--improve", Path, "FILE", text)
+    add_option(what, "--improve", output, "FILE", text)
     text = "compute bounds again, repeat proofs and reach records, --seconds per planner"
     add_flag(what, "--certify", text)
     add_option(parser, "--instance", str, "NAME", "this instance only (default: all)")

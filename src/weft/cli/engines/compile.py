@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft.cli.arguments import add_names
+from weft.cli.values import folder
 from weft.errors import InvalidInput, UnknownName
 from weft.registry import closest
 
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_names(parser, "names", text, many="*")
     parser.add_argument(
         "--into",
-        type=Path,
+        type=folder,
         metavar="DIR",
         help="write them to this new or empty folder, as in wheels of weft",
     )
@@ -64,23 +65,23 @@ def _compile_here(names: list[str]) -> tuple[int, str]:
     return count, f"compiled {count} functions; all others were cached"
 
 
-def _compile_into(folder: Path, names: list[str]) -> tuple[int, str]:
+def _compile_into(into: Path, names: list[str]) -> tuple[int, str]:
     """Compile in a process of its own, since numba reads the target at its start."""
     from weft.formats.batch.jobs import make_empty
     from weft.sim.kernel.jit.stored import has_level, level_environment
 
     if not has_level():
         raise InvalidInput("--into compiles for x86-64-v3; this processor is of another kind")
-    make_empty(folder)
-    environment = {**os.environ, **level_environment(folder.resolve())}
+    make_empty(into)
+    environment = {**os.environ, **level_environment(into.resolve())}
     command = [sys.executable, "-m", "weft", "compile", *names]
     made = subprocess.run(  # noqa: S603  # this Python, this program
         command, env=environment, check=False, stdout=subprocess.DEVNULL
     )
     if made.returncode:
         raise InvalidInput("compiling failed; the lines above say why")
-    count = len(list(folder.rglob("*.nbc")))
-    return count, f"{count} kernels in {folder}"
+    count = len(list(into.rglob("*.nbc")))
+    return count, f"{count} kernels in {into}"
 
 
 def use(name: str, problem: Problem) -> None:

@@ -16,7 +16,7 @@ from weft.cli.arguments import (
     read_problem,
     refuse_given,
 )
-from weft.cli.values import number, whole
+from weft.cli.values import folder, number, whole
 from weft.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(
         parser, "--commands", Path, "JSON", "the commands of tasks or task kinds (see below)"
     )
-    add_option(parser, "--out", Path, "DIR", "a new or empty folder", required=True)
+    add_option(parser, "--out", folder, "DIR", "a new or empty folder", required=True)
     slurm = parser.add_argument_group("for slurm")
     add_flag(slurm, "--any-node", "let Slurm choose nodes (default: those planned)")
     text = "difference in nice between one job of the plan and the next"

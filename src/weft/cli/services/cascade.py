@@ -18,7 +18,7 @@ from weft.cli.arguments import (
     needs,
     options_of,
 )
-from weft.cli.values import number, port, whole
+from weft.cli.values import model, number, output, port, whole
 
 if TYPE_CHECKING:
     from weft.runtime.cascade.cascade import Cascade
@@ -51,11 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(serve, "--shadow", str, "POLICY", text)
     text = "with --stdin: time limit of each line, in seconds"
     add_option(serve, "--timeout", number(above=0), "S", text)
-    add_option(serve, "--measured", Path, "FILE", "write the measured stream at the end")
+    add_option(serve, "--measured", output, "FILE", "write the measured stream at the end")
     measure = _command(commands, "measure", "measure batch curves and branches", MEASURE)
     measure.add_argument("payloads", type=Path, metavar="LINES", help="a payload of JSON per line")
     measure.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FILE", help="the measured stream"
+        "-o", "--output", type=output, required=True, metavar="FILE", help="the measured stream"
     )
     text = "the policy to begin with, by name or file (default: a tuned score)"
     tune = _command(commands, "tune", "train a policy for the measured stream", TUNE, text)
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_goal(tune)
     add_option(tune, "--seed", whole(0), "N", "seed", default=0)
     tune.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="PATH", help="the trained policy"
+        "-o", "--output", type=model, required=True, metavar="PATH", help="the trained policy"
     )
 
 

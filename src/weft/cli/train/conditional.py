@@ -20,7 +20,7 @@ from weft.cli.train.trainable import (
     need_torch,
 )
 from weft.cli.train.trainable import train_seeds as train_each
-from weft.cli.values import number, several, whole
+from weft.cli.values import folder, number, several, whole
 
 if TYPE_CHECKING:
     from weft.learn.ppo import PpoProgress
@@ -230,7 +230,7 @@ def _rollout_arguments(parser: argparse.ArgumentParser) -> None:
     text = "most sampled futures per step"
     add_option(parser, "--futures", whole(2), "N", text, default=16)
     text = "keep the steps in this folder: a training that was stopped goes on from there"
-    add_option(parser, "--keep", Path, "FOLDER", text)
+    add_option(parser, "--keep", folder, "FOLDER", text)
     text = "let the hidden layers grow to these sizes (default: as they are)"
     add_option(parser, "--hidden", _sizes, "N,N", text, default=())
     parser.add_argument(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from weft.cli.arguments import add_option
-from weft.cli.values import whole
+from weft.cli.values import folder, whole
 
 
 class Trainable(NamedTuple):
@@ -38,7 +38,8 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_out(parser: argparse.ArgumentParser) -> None:
     """Add the folder to write to."""
-    add_option(parser, "--out", Path, "DIR", "folder for the model", default=Path("trained"))
+    # The default is a text, since argparse reads (and so checks) only those.
+    add_option(parser, "--out", folder, "DIR", "folder for the model", default="trained")
 
 
 def need_torch() -> None:
