@@ -21,6 +21,7 @@ from tests.support.programs import read_journal
 from weft.runtime import FakeBackend, LocalBackend, TaskFailed
 from weft.runtime.backends.payload import PREFIX
 from weft.runtime.journal import Journal, fingerprint
+from weft.runtime.private_files import lock
 
 ROOT = Path(__file__).parents[2]
 
@@ -229,6 +230,21 @@ def test_one_process_at_a_time(tmp_path):
 def test_a_run_id_is_a_plain_name(tmp_path, name):
     with pytest.raises(weft.InvalidInput, match="run id"):
         journal(tmp_path, name)
+
+
+def test_a_run_promises_nothing_before_its_name_is_known_to_be_good(tmp_path, capsys):
+    call = f.marked(str(tmp_path), "once", 1)
+    given = {"devices": 1, "history": False, "folder": tmp_path, "progress": True}
+    with pytest.raises(weft.InvalidInput, match="run id 'a b' must be letters"):
+        weft.run(call, run_id="a b", **given)
+    (tmp_path / "taken").mkdir(mode=0o700)
+    with (tmp_path / "taken" / "journal.jsonl").open("ab") as held:
+        lock(held, "")
+        with pytest.raises(weft.InvalidInput, match="run 'taken' is under way in another process"):
+            weft.run(call, run_id="taken", **given)
+    assert "keeps every result" not in capsys.readouterr().err
+    weft.run(call, run_id="taken", **given)
+    assert "run 'taken' keeps every result" in capsys.readouterr().err
 
 
 def test_a_journal_of_another_version_is_refused(tmp_path):

@@ -34,7 +34,7 @@ from weft.runtime.engine.garbage import fewer_collections
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
 from weft.runtime.fingerprints import task_fingerprints
 from weft.runtime.inputs.variants import ChosenVariants
-from weft.runtime.journal import Journal, default_folder, resume_promise
+from weft.runtime.journal import Journal, check_run_id, default_folder, resume_promise
 from weft.runtime.options import RunOptions
 from weft.runtime.progress import Progress
 
@@ -96,6 +96,8 @@ class RunSettings:
         """Refuse wrong values."""
         for name in ("keep", "adapt", "progress"):
             flag(getattr(self, name), name)
+        if self.run_id is not None:
+            check_run_id(self.run_id)
         positive(self.seconds, "seconds")
         valid_seed(self.seed)
 
@@ -133,8 +135,8 @@ class WorkflowRun:
         """Run all tasks; return the trace, also if some of them failed."""
         s, app, place = self.settings, self.app, self.place
         fixed = isinstance(self.picked.decider, Schedule)
+        journal = self._journal()  # first, since a run that is under way elsewhere is refused
         _say(resume_promise(s.run_id, keep=s.keep, schedule=fixed), shown=s.progress)
-        journal = self._journal()
         display = Progress()
         observers = self._observers(journal, display)
         driver = self._driver(observers)

@@ -51,6 +51,14 @@ class JournalEntry:
     mark: str = ""
 
 
+def check_run_id(run_id: str) -> None:
+    """Refuse a run id that is no name of a folder."""
+    if not re.fullmatch(r"[\w.-]{1,100}", run_id) or run_id.startswith("."):
+        raise InvalidInput(
+            f"run id '{run_id}' must be letters, digits, '.', '-' and '_', and not begin with '.'"
+        )
+
+
 def resume_promise(run_id: str | None, *, keep: bool, schedule: bool = False) -> str:
     """Return what happens to the finished tasks of a run that is killed, in one line."""
     if run_id is None:
@@ -90,11 +98,7 @@ class Journal(Observer):
         keep: bool = True,
         marks: Sequence[str] = (),
     ) -> None:
-        if not re.fullmatch(r"[\w.-]{1,100}", run_id) or run_id.startswith("."):
-            raise InvalidInput(
-                f"run id '{run_id}' must be letters, digits, '.', '-' and '_', "
-                "and not begin with '.'"
-            )
+        check_run_id(run_id)
         self.run_id = run_id
         self.folder = folder / run_id
         self.damaged = 0
