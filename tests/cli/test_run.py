@@ -190,6 +190,9 @@ def test_run_as_json_is_one_document(script, capsys):
     ("argv", "text"),
     [
         (["run", "nowhere.py"], "no such file"),
+        (["run", "."], ".: this is a directory; give a file"),
+        (["run", "SCRIPT", "--run-id", "lauf ü"], "run id 'lauf ü' must be letters"),
+        (["run", "SCRIPT", "--run-id", ".x", "--json"], "run id '.x' must be letters"),
         (["run", "SCRIPT", "--policy", "hefft"], "did you mean 'heft'"),
         (["run", "SCRIPT", "--backend", "locl"], "did you mean 'local'"),
         (["run", "SCRIPT", "--timeout", "0"], "above 0"),

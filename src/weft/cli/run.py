@@ -82,8 +82,10 @@ def run(args: argparse.Namespace) -> None:
     with notice(f"reading {args.script.name}"):
         from weft.report.run_report import accuracy, run_text
         from weft.runtime.engine.failure import TaskFailed
-        from weft.runtime.journal import resume_promise
+        from weft.runtime.journal import check_run_id, resume_promise
 
+    if args.run_id is not None:
+        check_run_id(args.run_id)
     if args.json:  # otherwise the run itself says so
         print(resume_promise(args.run_id, keep=True), file=sys.stderr)
     try:
@@ -190,6 +192,8 @@ def _check_script(path: Path) -> None:
     """Refuse what is no script, before anything slow is imported."""
     from weft.errors import InvalidInput
 
+    if path.is_dir():
+        raise InvalidInput(f"{path}: this is a directory; give a file")
     if not path.is_file():
         raise InvalidInput(f"{path}: there is no such file")
     if path.suffix != ".py" or not path.stem.isidentifier():

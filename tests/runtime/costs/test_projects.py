@@ -233,6 +233,11 @@ def test_bad_files_are_refused_and_nothing_is_added(history, tmp_path, name, tex
     assert history.tasks == []
 
 
+def test_a_folder_is_no_measurements(history, tmp_path):
+    with pytest.raises(weft.InvalidInput, match="this is a directory; give a file"):
+        history.import_from(tmp_path)
+
+
 def test_columns_of_other_programs_are_left_out(history, tmp_path):
     (tmp_path / "own.csv").write_text("host,kind,device,seconds\nx,fit,cpu,2.5\n")
     assert history.import_from(tmp_path / "own.csv") == 1

@@ -57,6 +57,8 @@ def import_history(history: History, path: str | Path) -> int:
     Measurements that the history has already are left out. A bad value refuses the whole file.
     """
     path = Path(path)
+    if path.is_dir():
+        raise InvalidInput(f"{path}: this is a directory; give a file")
     if not path.is_file():
         raise InvalidInput(f"{path}: there is no such file")
     if path.suffix in (".sqlite", ".db"):
