@@ -29,8 +29,16 @@ def test_two_schedules_on_one_page(files, capsys, tmp_path):
 def test_a_trace_is_written_beside_its_file(files, capsys):
     assert main(["view", str(files["trace"]), "--json"]) == 0
     page = json.loads(capsys.readouterr().out)["page"]
-    assert page == str(files["trace"].with_suffix(".html"))
-    assert "fifo takes" in files["trace"].with_suffix(".html").read_text(encoding="utf-8")
+    assert page == str(files["trace"].with_suffix(".view.html"))
+    assert "fifo takes" in files["trace"].with_suffix(".view.html").read_text(encoding="utf-8")
+
+
+def test_a_chart_of_the_same_name_stays(files, capsys):
+    chart = files["trace"].with_suffix(".html")
+    chart.write_text("mine", encoding="utf-8")
+    assert main(["view", str(files["trace"])]) == 0
+    assert capsys.readouterr().out == f"wrote {files['trace'].with_suffix('.view.html')}\n"
+    assert chart.read_text(encoding="utf-8") == "mine"
 
 
 def test_a_comparison_from_its_json(files, capsys, tmp_path):
@@ -40,7 +48,7 @@ def test_a_comparison_from_its_json(files, capsys, tmp_path):
     saved = tmp_path / "c.json"
     saved.write_text(document, encoding="utf-8")
     assert main(["view", str(saved)]) == 0
-    text = (tmp_path / "c.html").read_text(encoding="utf-8")
+    text = (tmp_path / "c.view.html").read_text(encoding="utf-8")
     sentence = json.loads(document)["answers"]["two"]["sentences"][0]
     assert sentence in text
     assert "won 3 of 3" in text
@@ -56,7 +64,7 @@ def test_an_experiment_from_its_page(capsys, tmp_path):
     saved = tmp_path / "page.json"
     saved.write_text(json.dumps(page), encoding="utf-8")
     assert main(["view", str(saved)]) == 0
-    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    text = (tmp_path / "page.view.html").read_text(encoding="utf-8")
     assert "weft reproduce x: by hand." in text
     assert '<td class="number">1.17</td><td class="number">12 ms</td>' in text
     assert "&lt;b&gt;eft" in text
@@ -72,7 +80,7 @@ def test_an_experiment_from_its_page(capsys, tmp_path):
 def test_a_schedule_needs_its_problem(files, capsys):
     assert main(["view", str(files["move"])]) == 2
     assert "add --problem FILE" in capsys.readouterr().err
-    assert not files["move"].with_suffix(".html").exists()
+    assert not files["move"].with_suffix(".view.html").exists()
 
 
 @pytest.mark.parametrize("topic", ["planners", "policies", "generators", "formats", "devices"])

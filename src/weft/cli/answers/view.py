@@ -37,14 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "schedules and traces saved by weft, or the JSON of one comparison or experiment"
     add_file(parser, text, many="+")
     add_problem(parser)
-    add_option(parser, "--out", page, "HTML", "the page (default: the first file, as .html)")
+    add_option(parser, "--out", page, "HTML", "the page (default: NAME.view.html for NAME.json)")
 
 
 def run(args: argparse.Namespace) -> None:
     """Read the files and write the page."""
     from weft.cli.output import notice, show
 
-    out = args.out or args.file[0].with_suffix(".html")
+    out = args.out or page_beside(args.file[0])
     with notice(f"reading {args.file[0].name}"):
         from weft.formats.parsing.source import write_file
         from weft.report.pages.results import comparison_page, experiment_page, results_page
@@ -60,6 +60,17 @@ def run(args: argparse.Namespace) -> None:
             page = experiment_page(document, title=title)
         write_file(out, page)
     show(args, {"page": str(out)}, f"wrote {out}")
+
+
+def page_beside(path: Path) -> Path:
+    """Return the page of a file, under a name that no chart of the user has.
+
+    Examples
+    --------
+    >>> page_beside(Path("a/plan.json")).name, page_beside(Path("b.npz.gz")).name
+    ('plan.view.html', 'b.view.html')
+    """
+    return path.with_name(f"{Path(path.name.removesuffix('.gz')).stem}.view.html")
 
 
 def _document(files: list[Path]) -> dict[str, Any] | None:
