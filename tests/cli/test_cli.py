@@ -228,6 +228,15 @@ def test_generate_writes_what_load_reads(tmp_path, capsys):
     assert weft.load(path, cluster=weft.gpu_cluster("1xT4")).n == 35
 
 
+def test_the_help_of_a_generator_is_a_command_with_its_options(capsys):
+    with pytest.raises(SystemExit):
+        main(["generate", "montage", "--help"])
+    shown = capsys.readouterr().out
+    assert shown.startswith("usage: weft generate montage [-h]")
+    assert "--images" in shown
+    assert "NAME" not in shown
+
+
 def test_generate_prints_one_json_document(capsys):
     code, out, _ = run(capsys, "generate", "fft", "--levels", "3")
     assert code == 0

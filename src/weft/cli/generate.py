@@ -64,8 +64,12 @@ def extend(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         return
     from weft.generators import generator_options
 
+    options = generator_options(argv[0])
+    parser.prog += f" {argv[0]}"  # hints name the help that lists these options
+    for positional in parser._get_positional_actions():  # noqa: SLF001
+        positional.help = argparse.SUPPRESS  # the name, which the program has now
     group = parser.add_argument_group(f"options of {argv[0]}")
-    for name, default in generator_options(argv[0]).items():
+    for name, default in options.items():
         flag, shown = f"--{name.replace('_', '-')}", "none" if default is None else default
         how: dict[str, Any] = {"type": _reader(name, default), "metavar": "X"}
         if isinstance(default, bool):
@@ -108,5 +112,5 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
 
 def _reader(name: str, default: object) -> Any:
     if name == "tasks" or isinstance(default, int):
-        return whole(0)
+        return whole()  # its generator has the bound
     return str if isinstance(default, str) else number()

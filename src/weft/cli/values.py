@@ -15,7 +15,7 @@ MAX_PORT = 65_535
 """The largest number of a port of TCP."""
 
 
-def whole(least: int, most: float = math.inf) -> Callable[[str], int]:
+def whole(least: float = -math.inf, most: float = math.inf) -> Callable[[str], int]:
     """Return a reader of whole numbers, `least` or more and `most` or less."""
 
     def read(text: str) -> int:
