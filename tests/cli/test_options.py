@@ -31,6 +31,14 @@ REFUSED = [
     ("simulate FLOW --gpus 2xT4 --jobs 99999999", "raise the limit with WEFT_MAX_TASKS"),
     ("evaluate fifo --jobs 9999999999 --seeds 1", "raise the limit with WEFT_MAX_TASKS"),
     ("simulate --workload flow.json", "holds a workflow, not a workload; give workflow files"),
+    ("plan stream.toml", "holds a stream of jobs; play it with weft evaluate --stream"),
+    ("simulate --workload stream.toml", "holds a stream of jobs; play it with weft evaluate"),
+    ("plan FLOW --cluster stream.toml", "holds a stream of jobs; play it with weft evaluate"),
+    ("evaluate fifo --stream FLOW", "flow.json: holds JSON, not a stream; a stream is a TOML"),
+    ("plan plan.json", "holds a schedule, not a workflow; read it with weft explain or weft view"),
+    ("generate montage --images x", "not a whole number; see: weft generate montage --help"),
+    ("generate montage --images=-3", "images is -3; it must be a whole number, 2 or more"),
+    ("generate montage --imges 3", "unknown option '--imges' of weft generate montage; did you"),
     ("view flow.json", "holds a workflow, not a schedule; give a schedule or a trace"),
     ("explain flow.json", "holds a workflow, not a schedule; give a schedule or a trace"),
     ("whatif FLOW --gpus 2xT4 --add 1xT4 --share=0.2", "--share counts only with --tornado"),
@@ -59,9 +67,13 @@ REFUSED = [
 def test_an_option_that_does_not_count_is_refused(line, text, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     weft.save(weft.generate("fork_join", width=2, stages=1, seed=1), tmp_path / "flow.json")
+    schedule = weft.Schedule.of(device=[0], start=[0.0], finish=[1.0])
+    weft.save(schedule, tmp_path / "plan.json")
+    (tmp_path / "stream.toml").write_text("[[tasks]]\nname = 'a'\n[[units]]\nname = 'u'\n")
+    before = sorted(tmp_path.iterdir())
     code = main(line.replace("FLOW", "flow.json").split())
     out, err = capsys.readouterr()
     assert (code, out) == (2, "")
     assert text in err
     assert err.count("\n") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["flow.json"]
+    assert sorted(tmp_path.iterdir()) == before

@@ -221,11 +221,11 @@ def read_cluster(args: argparse.Namespace) -> Cluster | None:
 
 @contextmanager
 def taking(what: str) -> Iterator[None]:
-    """Name what a verb takes, not a function of Python, for files of other content."""
+    """Name what a verb takes, not the readers of other content, for files that hold it."""
     try:
         yield
     except InvalidInput as error:
-        text, hint, _ = str(error).partition("; read it with weft.formats.")
+        text, hint, _ = str(error).partition("; read it with ")
         if not hint:
             raise
         raise InvalidInput(f"{text}; give {what}") from None

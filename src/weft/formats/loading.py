@@ -26,6 +26,18 @@ Opened = tuple[File, Format, object]
 T = TypeVar("T")
 
 
+REMEDIES = {
+    "problem": "read it with weft plan (in Python: weft.load)",
+    "workflow": "read it with weft plan --gpus (in Python: weft.formats.load_workflow)",
+    "cluster": "give it as --cluster (in Python: cluster=) beside a workflow",
+    "workload": "read it with weft simulate --workload (in Python: weft.formats.load_workload)",
+    "schedule": "read it with weft explain or weft view, and --problem (in Python: "
+    "weft.formats.load_schedule)",
+    "trace": "read it with weft explain or weft view (in Python: weft.formats.load_trace)",
+}
+"""Object of a file that another one was expected of -> the verb and the function for it."""
+
+
 class ReferenceSpeed(UserWarning):
     """Warning: recorded seconds are divided by speeds, none of which is 1."""
 
@@ -157,13 +169,7 @@ def _expect(found: object, kind: type[T]) -> T:
     if isinstance(found, Recording):
         raise InvalidInput(f"holds a record of {found.engine}, not a {NOUNS[kind]}")
     noun = NOUNS[type(found)]
-    reader = "load" if noun == "problem" else f"load_{noun}"
-    hint = (
-        "; give it as cluster= beside a workflow"
-        if noun == "cluster"
-        else f"; read it with weft.formats.{reader}"
-    )
-    raise InvalidInput(f"holds a {noun}, not a {NOUNS[kind]}{hint}")
+    raise InvalidInput(f"holds a {noun}, not a {NOUNS[kind]}; {REMEDIES[noun]}")
 
 
 def _warn_of_speeds(workflow: Workflow, cluster: Cluster, where: str) -> None:

@@ -259,12 +259,11 @@ def test_parts_of_a_file(folder):
     assert same(formats.load_workflow(folder / "whole.json"), problem.workflow)
     assert same(formats.load_cluster(folder / "whole.json"), problem.cluster)
     assert formats.load_workload(folder / "whole.json").jobs == 1
-    with pytest.raises(
-        InvalidInput, match=r"holds a problem, not a trace; read it with weft\.formats\.load"
-    ):
+    complaint = r"holds a problem, not a trace; read it with weft plan \(in Python: weft\.load\)"
+    with pytest.raises(InvalidInput, match=complaint):
         formats.load_trace(folder / "whole.json")
     formats.save(problem.cluster, folder / "machines.toml")
-    with pytest.raises(InvalidInput, match="holds a cluster, not a workflow; give it as cluster="):
+    with pytest.raises(InvalidInput, match="holds a cluster, not a workflow; give it as --cluster"):
         formats.load(folder / "machines.toml")
 
 

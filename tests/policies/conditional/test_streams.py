@@ -118,6 +118,19 @@ def test_no_tasks_and_no_such_stream(tmp_path):
         load_stream(tmp_path / "none.toml")
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"format": "weft-workflow-1"}', "holds JSON, not a stream; a stream is a TOML file"),
+        ("<adag/>", "; a stream is a TOML file with [[tasks]] and [[units]]"),
+        ("[[units]\n", "is not valid TOML: Expected"),
+        ("[[devices]]\nname = 'a'\n", "holds a cluster, not a stream; a stream is a TOML file"),
+    ],
+)
+def test_files_of_other_content_are_named(text, message, tmp_path):
+    assert_refused(tmp_path / "other.toml", text, message, load_stream)
+
+
 def test_an_unstable_load_is_a_warning_with_the_number(tmp_path):
     # 10 ms + 5 ms + a quarter of 40 ms = 25 ms of work at coefficient 0.5, in batches of 4 (of
     # explain: 2, by memory), on two units: (15 / 4 + 10 / 2) * 0.5 / 2 = 2.1875 ms of each unit per

@@ -93,6 +93,7 @@ _DEEP_KEY = re.compile(
 def read_cluster_toml(text: str, *, name: str) -> Cluster:
     """Return the cluster that a TOML text describes; `name` is for texts without one."""
     record = Record(parse_toml(text))
+    _refuse_stream(record)
     record.only(("name", "links", "devices", "nodes", "network"))
     devices = list(_devices(record))
     if not devices:
@@ -115,6 +116,14 @@ def read_cluster_toml(text: str, *, name: str) -> Cluster:
         return cluster
     columns = {key: getattr(cluster, key) for key in Cluster.__dataclass_fields__}
     return Cluster(**{**columns, **matrices})
+
+
+def _refuse_stream(record: Record) -> None:
+    if "devices" not in record and any(key in record for key in ("tasks", "streams")):
+        raise InvalidInput(
+            "holds a stream of jobs; play it with weft evaluate --stream (in Python: "
+            "weft.formats.native.stream_toml.load_stream)"
+        )
 
 
 def parse_toml(text: str) -> dict[str, Any]:

@@ -82,6 +82,8 @@ _SHARED_KEYS = ("tick", "units", "links", "network")
 
 _KEYS = (*_OWN_KEYS, *_SHARED_KEYS)
 
+_WANTED = "; a stream is a TOML file with [[tasks]] and [[units]] (see: weft list streams)"
+
 
 class UnstableLoad(UserWarning):
     """A stream asks for more than its units can do."""
@@ -151,7 +153,7 @@ def _read(where: str) -> str:
 
 def read_stream_toml(text: str, *, name: str) -> ConditionalStream:
     """Return the stream a TOML text describes; `name` is used where the text has none."""
-    record = Record(parse_toml(text))
+    record = _document(text)
     if "streams" in record:
         raise InvalidInput("has several streams; read it with load_streams or: weft evaluate")
     record.only(_KEYS)
@@ -162,7 +164,7 @@ def read_stream_toml(text: str, *, name: str) -> ConditionalStream:
 
 def read_streams_toml(text: str, *, name: str) -> SharedStreams:
     """Return the streams of a TOML text: [[streams]] on the same units, or one."""
-    record = Record(parse_toml(text))
+    record = _document(text)
     title = record.text("name", name)
     if "streams" not in record:
         return SharedStreams((read_stream_toml(text, name=name),), title)
@@ -174,6 +176,19 @@ def read_streams_toml(text: str, *, name: str) -> SharedStreams:
     if len({s.name for s in found}) < len(found):
         raise InvalidInput("has two streams of the same name; give each its own")
     return SharedStreams(tuple(found), title)
+
+
+def _document(text: str) -> Record:
+    """Return the document of a stream; refuse files of other kinds by what they hold."""
+    try:
+        record = Record(parse_toml(text))
+    except InvalidInput as error:
+        if text.lstrip()[:1] == "{":
+            raise InvalidInput(f"holds JSON, not a stream{_WANTED}") from None
+        raise InvalidInput(f"{error}" if "units" in text else f"{error}{_WANTED}") from None
+    if "devices" in record and "units" not in record:
+        raise InvalidInput(f"holds a cluster, not a stream{_WANTED}")
+    return record
 
 
 def _stream(record: Record, shared: Record, title: str, units: Cluster) -> ConditionalStream:
