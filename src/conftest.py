@@ -1,4 +1,4 @@
-"""Doctests of decorated functions; none of modules for packages that are not installed."""
+"""Doctests of decorated functions; none of modules of missing packages."""
 
 import doctest
 import inspect
@@ -17,7 +17,7 @@ _from_module = doctest.DocTestFinder._from_module  # noqa: SLF001  # no public w
 
 
 def _is_of_module(finder: doctest.DocTestFinder, module: object, found: object) -> bool:
-    """Look behind decorators: doctest takes a wrapped function for one of another module."""
+    """Look behind decorators: else doctest sees functions of another module."""
     plain = inspect.unwrap(found) if callable(found) else found
     return bool(_from_module(finder, module, plain))
 

@@ -96,7 +96,7 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]  # of a package without ty
         available_resources: Mapping[str, int | str],
         input_sizes: Mapping[Any, int],
     ) -> list[Any] | None:
-        """Return the jobs to start; None leaves the choice to Snakemake's greedy scheduler."""
+        """Return the jobs to start; None leaves the choice to Snakemake."""
         if not self.seconds:
             return None
         place = self.places

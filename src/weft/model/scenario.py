@@ -255,7 +255,7 @@ def _draw_changes(
 
 
 def _worst_of(spells: list[tuple[float, float, float]]) -> list[tuple[float, float]]:
-    """Return (time, slowdown) when the worst active spell (begin, end, slowdown) changes.
+    """Return (time, slowdown) where the worst spell (begin, end, slowdown) changes.
 
     Examples
     --------

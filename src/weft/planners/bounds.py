@@ -290,7 +290,7 @@ def _row_totals(problem: Problem, chosen: np.ndarray) -> tuple[FloatArray, Float
 
 @njit
 def _area_bound(total: FloatArray, per_work: FloatArray) -> tuple[float, FloatArray]:
-    """Maximise, over weights w of devices, the sum over rows of total x min(w x per_work).
+    """Maximise the sum over rows of total x min(w x per_work), over weights w.
 
     Every w gives a bound. Returns the best bound and its weights.
     """

@@ -89,7 +89,7 @@ def templates(workload: Workload) -> Iterator[tuple[Problem, IntArray, IntArray]
 
 
 def slowdown_at(scenario: Scenario, device: IntArray, time: FloatArray) -> FloatArray:
-    """Return the slowdown of devices at given times; a change at that very time counts."""
+    """Return the slowdown of devices at given times, with changes at these times."""
     slowdown = np.ones(len(device))
     for d in np.unique(scenario.change_device).tolist():
         times, slowdowns = changes_of(scenario, d)

@@ -217,7 +217,7 @@ def _end_rule(was: str, must: str) -> str:
 
 
 def _true_seconds(rows: TraceRows) -> tuple[FloatArray, BoolArray]:
-    """Return true seconds of each row at slowdown 1, and whether the device can run it."""
+    """Return true seconds per row at slowdown 1, and whether the device can run it."""
     scenario = rows.trace.scenario
     seconds = np.zeros(len(rows))
     for here, problem in rows.by_problem():

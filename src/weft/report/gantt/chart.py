@@ -240,7 +240,7 @@ def _sorted(columns: dict[str, np.ndarray], workload: Workload) -> dict[str, Any
 
 
 def _pauses(trace: Trace) -> np.ndarray:
-    """Return intervals of changed slowdown, up to the next change or the end of the trace."""
+    """Return intervals of changed slowdown, up to the next change or the end."""
     scenario, rows = trace.scenario, []
     end = float(trace.finish.max(initial=0.0))
     for d in np.unique(scenario.change_device).tolist():

@@ -48,7 +48,7 @@ class ActiveRun:
     waiting: WaitingHistory = field(default_factory=WaitingHistory, repr=False)
 
     def shown(self, *, full: bool) -> dict[str, Any]:
-        """Return facts; the end shows here when it shows in lists, too, but for a full disk."""
+        """Return facts, with the end from when lists show it, or the disk is full."""
         end = self.end
         if not end or not (full or self.told):
             return dict(self.facts)
