@@ -12,12 +12,22 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import partial, wraps
 from importlib import import_module
 from itertools import islice
 from types import NoneType, UnionType
-from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from numpy import bool_
 from numpy.typing import ArrayLike
@@ -25,6 +35,8 @@ from numpy.typing import ArrayLike
 from weft.arguments import shown
 from weft.errors import InvalidInput, WeftError
 from weft.registry import reject_unknown
+
+__all__ = ["description", "fits", "typed", "typed_class", "typed_dataclass"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -94,11 +106,10 @@ def typed_class(cls: type[T]) -> type[T]:
 
     Examples
     --------
-    >>> from dataclasses import dataclass
     >>> @typed_class
-    ... @dataclass
     ... class Door:
-    ...     width: float = 1.0
+    ...     def __init__(self, width: float = 1.0) -> None:
+    ...         self.width = width
     >>> Door(widht=2.0)
     Traceback (most recent call last):
     ...
@@ -107,6 +118,29 @@ def typed_class(cls: type[T]) -> type[T]:
     constructor = "__new__" if issubclass(cls, tuple) else "__init__"
     setattr(cls, constructor, typed(getattr(cls, constructor)))
     return cls
+
+
+if not TYPE_CHECKING:
+
+    def typed_dataclass(cls: type[T] | None = None, /, **options: bool) -> Any:
+        """Make a class a dataclass whose constructor is a `typed` function.
+
+        Examples
+        --------
+        >>> @typed_dataclass(frozen=True)
+        ... class Door:
+        ...     width: float = 1.0
+        >>> Door(widht=2.0)
+        Traceback (most recent call last):
+        ...
+        weft.errors.UnknownName: Door has no option 'widht'; did you mean 'width'?
+        """
+        if cls is None:
+            return partial(typed_dataclass, **options)
+        return typed_class(dataclass(cls, **options))
+
+else:  # checkers know the parameters of `dataclasses.dataclass` only
+    from dataclasses import dataclass as typed_dataclass
 
 
 def description(cls: type[T]) -> type[T]:

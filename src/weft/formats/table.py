@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ from weft.formats.traces.snakemake import (
     read_metadata,
 )
 from weft.model import Cluster, Problem, Schedule, Trace, Workflow, Workload
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 Savable = Problem | Workflow | Cluster | Workload | Schedule | Trace
 
@@ -132,8 +131,7 @@ class File:
         return record and test(self.record)
 
 
-@typed_class
-@dataclass(frozen=True)
+@typed_dataclass(frozen=True)
 class Format:
     """One file format; without `read` it is only written, without `write` only read.
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,13 +25,12 @@ from weft.generators.machines.clusters import gpu_cluster
 from weft.generators.workloads import minimum_path, stream_of
 from weft.model import Cluster, Problem, Scenario, Workflow, Workload
 from weft.rng import generator
-from weft.typed import typed, typed_class
+from weft.typed import typed, typed_class, typed_dataclass
 
 TASK_KINDS = 4
 
 
-@typed_class
-@dataclass(frozen=True)
+@typed_dataclass(frozen=True)
 class Condition:
     """How scenarios differ from estimates (`Scenario.draw`), and if jobs are a stream."""
 

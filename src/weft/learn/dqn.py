@@ -27,11 +27,10 @@ from weft.learn.value_networks import ValueNetworks
 from weft.model.columns import FloatArray, IntArray
 from weft.policies.q_network import Numbers
 from weft.rng import generator
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 
-@typed_class
-@dataclass(frozen=True, kw_only=True)
+@typed_dataclass(frozen=True, kw_only=True)
 class DqnSettings(Settings):
     """Settings of the training.
 

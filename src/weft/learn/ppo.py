@@ -25,7 +25,7 @@ from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.policies.conditional.networks import CLIP, Numbers
 from weft.rng import generator
 from weft.sim.kernel.jit import njit
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 FORBIDDEN = -1e9
 """Logit of a masked action: probability 0 in float32 without NaN (0 * -inf would be one)."""
@@ -68,8 +68,7 @@ class VectorEnv(Protocol):
         ...
 
 
-@typed_class
-@dataclass(frozen=True, kw_only=True)
+@typed_dataclass(frozen=True, kw_only=True)
 class PpoSettings(Settings, noun="PPO"):
     """Training settings.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from math import inf
 from reprlib import repr as short
 from typing import (
@@ -19,7 +19,7 @@ from typing import (
 )
 
 from weft.errors import InvalidInput
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 T = TypeVar("T")
 Progress = Callable[[T], None]
@@ -125,8 +125,7 @@ class Settings:
                     raise InvalidInput(f"{self.noun}: {name} is {value}; it must be {bound}")
 
 
-@typed_class
-@dataclass(frozen=True, kw_only=True)
+@typed_dataclass(frozen=True, kw_only=True)
 class InstanceSettings(Settings):
     """Settings with drawn instances: `alone` single workflows, and `streams`."""
 

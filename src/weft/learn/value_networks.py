@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 
 from weft.learn.settings import Count, Positive, Settings
 from weft.policies.q_network import ARRAYS, Numbers
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 
 class ValueNetworks(nn.Module):
@@ -45,8 +44,7 @@ def _columns(net: nn.Module) -> tuple[Tensor, ...]:
     return w1.T, b1, w2.T, b2, w3[0]
 
 
-@typed_class
-@dataclass(frozen=True, kw_only=True)
+@typed_dataclass(frozen=True, kw_only=True)
 class FitSettings(Settings):
     """AdamW with a learning rate that falls to 0 along a cosine.
 

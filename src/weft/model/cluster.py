@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
@@ -27,14 +27,13 @@ from weft.model.machines.device import LARGEST_CURVE, Device, Links, curves_of
 from weft.model.machines.setup import ANY_KIND, checked_setup, setup_columns, setup_of_kinds
 from weft.model.network.topology import Routes, Topology
 from weft.registry import closest
-from weft.typed import typed, typed_class
+from weft.typed import typed, typed_dataclass
 
 MOST_CORES = 10_000
 """The most cores of one host, each of which is a device."""
 
 
-@typed_class
-@dataclass(frozen=True, eq=False)
+@typed_dataclass(frozen=True, eq=False)
 class Cluster:
     """Devices in columns and the (p, p) links between them, frozen and validated once.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -24,7 +23,7 @@ from weft.model.cluster import Cluster
 from weft.model.columns import FloatArray, IntArray, floats, frozen, refuse
 from weft.model.costs import ROUNDING, amounts_of, costs_of, needs_of, refuse_times
 from weft.model.workflow import Workflow
-from weft.typed import typed, typed_class
+from weft.typed import typed, typed_dataclass
 
 
 class ProblemArrays(NamedTuple):
@@ -61,8 +60,7 @@ class ProblemArrays(NamedTuple):
         )
 
 
-@typed_class
-@dataclass(frozen=True, eq=False)
+@typed_dataclass(frozen=True, eq=False)
 class Problem(Displayed):
     """A workflow on a cluster.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 
 import numpy as np
@@ -24,14 +23,13 @@ from weft.model.columns import (
 )
 from weft.model.workload import Workload
 from weft.rng import generator
-from weft.typed import typed, typed_class
+from weft.typed import typed, typed_dataclass
 
 MOST_SPELLS = 200_000
 """Slowdowns and failures that are drawn for one future, over all devices."""
 
 
-@typed_class
-@dataclass(frozen=True, eq=False)
+@typed_dataclass(frozen=True, eq=False)
 class Scenario:
     """Outcomes of choices, factors of durations, slowdowns of devices, cancellations.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -11,14 +10,13 @@ from numpy.typing import ArrayLike
 from weft.display import Displayed
 from weft.errors import InvalidInput
 from weft.model.columns import BoolArray, FloatArray, IntArray, floats, frozen, integers
-from weft.typed import typed, typed_class
+from weft.typed import typed, typed_dataclass
 
 if TYPE_CHECKING:
     from weft.model.problem import Problem
 
 
-@typed_class
-@dataclass(frozen=True, eq=False)
+@typed_dataclass(frozen=True, eq=False)
 class Schedule(Displayed):
     """Where and when each task runs, sorted by task, the original before its copies.
 

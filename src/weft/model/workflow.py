@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,14 +23,13 @@ from weft.model.columns import (
     unique_names,
 )
 from weft.model.variants import Variant, checked_variants
-from weft.typed import typed, typed_class
+from weft.typed import typed, typed_dataclass
 
 ALWAYS = -1
 """The choice of an edge that is taken whatever happens."""
 
 
-@typed_class
-@dataclass(frozen=True, eq=False)
+@typed_dataclass(frozen=True, eq=False)
 class Choices:
     """Exclusive branches: when its task ends, each choice takes exactly one.
 
@@ -85,8 +84,7 @@ class Choices:
         return replace(self, edge_choice=frozen(choice), edge_branch=frozen(branch))
 
 
-@typed_class
-@dataclass(frozen=True, eq=False)
+@typed_dataclass(frozen=True, eq=False)
 class Workflow:
     """A directed acyclic graph of tasks, frozen and validated once.
 

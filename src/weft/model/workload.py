@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from math import isfinite
 
@@ -29,11 +29,10 @@ from weft.model.columns import (
 )
 from weft.model.problem import Problem
 from weft.model.variants import refuse_variants
-from weft.typed import typed, typed_class
+from weft.typed import typed, typed_dataclass
 
 
-@typed_class
-@dataclass(frozen=True, eq=False)
+@typed_dataclass(frozen=True, eq=False)
 class Workload:
     """Jobs in order of arrival. Job `j` runs `problems[template[j]]`.
 

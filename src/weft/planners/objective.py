@@ -6,7 +6,7 @@ An objective is a weighted sum of these.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from weft.model.columns import FloatArray, IntArray, as_floats, frozen, integers
 from weft.model.workload import refuse_other_machines
 from weft.registry import closest
 from weft.sim.kernel.jit import njit
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 Prices = Mapping[str, float] | Iterable[float]
 """Money per second of work: one number per device, or by name of device or kind."""
@@ -72,8 +72,7 @@ GUIDE = 0.1
 """What a job that is late by the largest deadline adds to the goal of a search, in late jobs."""
 
 
-@typed_class
-@dataclass(frozen=True)
+@typed_dataclass(frozen=True)
 class Objective:
     """Weights of the quantities that a planner minimises.
 

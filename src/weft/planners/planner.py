@@ -22,7 +22,7 @@ from weft.planners.objective import Objective
 from weft.planners.packing import pack
 from weft.registry import Entry, Registry, closest
 from weft.sim.kernel.jit import planning_clock
-from weft.typed import refuse_misfits, typed, typed_class
+from weft.typed import refuse_misfits, typed, typed_dataclass
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
@@ -53,8 +53,7 @@ PLAN_OPTIONS = ("seconds", "seed", "min_accuracy", "budget", "cluster", "history
 """Options of `weft.plan` for any planner."""
 
 
-@typed_class
-@dataclass(frozen=True)
+@typed_dataclass(frozen=True)
 class Solution:
     """A schedule and a proven lower bound on the makespan without copies (0: none).
 

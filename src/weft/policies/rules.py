@@ -7,7 +7,7 @@ Simulations run them inside the compiled kernel; here they decide by a `View`. S
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TypeVar
 
@@ -20,14 +20,13 @@ from weft.policies.policy import POLICIES
 from weft.sim.kernel.ranks import upward_rank
 from weft.sim.rule import Placement, Rule
 from weft.sim.view import Decision, View
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 T = TypeVar("T")
 N = TypeVar("N", bound=np.generic)
 
 
-@typed_class
-@dataclass(frozen=True, eq=False)
+@typed_dataclass(frozen=True, eq=False)
 class RulePolicy:
     """A rule as a policy: ready tasks are ordered by `key`, the lowest first."""
 

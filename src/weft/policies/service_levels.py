@@ -8,7 +8,6 @@ of them use the idle device that finishes the task first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -19,7 +18,7 @@ from weft.policies.policy import POLICIES
 from weft.policies.rules import RulePolicy, each_problem, per_instance
 from weft.sim.rule import Rule
 from weft.sim.view import Decision, View
-from weft.typed import typed_class
+from weft.typed import typed_class, typed_dataclass
 
 FAMILY = "service levels"
 
@@ -73,8 +72,7 @@ def by_priority(workload: Workload) -> FloatArray:
     return _places(-workload.priority[job], workload.deadline[job])
 
 
-@typed_class
-@dataclass(frozen=True, eq=False)
+@typed_dataclass(frozen=True, eq=False)
 class JobRule(RulePolicy):
     """A rule whose order depends on the jobs, not only on their workflows."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
@@ -12,11 +11,10 @@ import numpy as np
 from weft.arguments import as_float, shown
 from weft.errors import InvalidInput
 from weft.model import Workflow
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 
-@typed_class
-@dataclass(frozen=True)
+@typed_dataclass(frozen=True)
 class RunOptions:
     """Retry, crash and timeout limits of a run.
 

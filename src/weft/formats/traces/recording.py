@@ -13,7 +13,7 @@ from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.formats.parsing.limits import check_devices, check_graph
 from weft.model import Cluster, Device, Problem, Workflow, WorkflowBuilder
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,7 @@ class MeasuredExecution:
             raise InvalidInput(f"task {shown(self.task)} uses {self.cores} cores; at least 1 is")
 
 
-@typed_class
-@dataclass(frozen=True)
+@typed_dataclass(frozen=True)
 class Recording:
     """The executions of a file, in its order."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 from weft.arguments import one_of
 from weft.errors import InvalidInput, UnknownName
 from weft.registry import closest
-from weft.typed import typed, typed_class
+from weft.typed import typed, typed_dataclass
 
 PRECISIONS = ("fp64", "fp32", "fp16")
 
@@ -26,8 +25,7 @@ class LinkModel(NamedTuple):
     latency: float
 
 
-@typed_class
-@dataclass(frozen=True)
+@typed_dataclass(frozen=True)
 class DeviceModel:
     """A published device, in weft's units: TFLOP/s, bytes, bytes per second, watts.
 

@@ -24,7 +24,7 @@ from weft.policies.conditional.rules import FEATURES, ConditionalRule
 from weft.registry import closest
 from weft.rng import generator
 from weft.sim.vector.batch import StepBatch, StepOptions
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 PER_KIND = ("one", "queue", "estimate")
 """Features with a weight of its own for each task kind."""
@@ -38,8 +38,7 @@ VALIDATION = 10_000_000
 """First seed of validation draws; the seeds of the generations stay far below."""
 
 
-@typed_class
-@dataclass(frozen=True, kw_only=True)
+@typed_dataclass(frozen=True, kw_only=True)
 class IndexSettings(Settings, noun="index tuning"):
     """Settings of the tuning.
 

@@ -30,14 +30,13 @@ from weft.policies.conditional.pair_network import OBSERVATION, PAIR_FEATURES, P
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.rng import generator
 from weft.sim.vector.batch import REWARDS, StepBatch, StepOptions
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 VALIDATION = 50_000_000
 """First seed of the validation streams."""
 
 
-@typed_class
-@dataclass(frozen=True, kw_only=True)
+@typed_dataclass(frozen=True, kw_only=True)
 class PairSettings(Settings, noun="pair network"):
     """Settings of the tuning.
 

@@ -7,7 +7,6 @@ are carried out in the same sampled futures, and the network itself or the tuned
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -40,7 +39,7 @@ from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.vector.batch import StepBatch
 from weft.sim.vector.state import BatchTables, sim_of, state_of
 from weft.sim.vector.step import act, proceed
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 FIRST_DRAW = 30_000_000
 """First seed of training draws: far from those of trainings, validations and evaluations."""
@@ -52,8 +51,7 @@ SKIPPED_JOBS = 50
 """Jobs that arrive before the first stored step."""
 
 
-@typed_class
-@dataclass(frozen=True, kw_only=True)
+@typed_dataclass(frozen=True, kw_only=True)
 class ImitationSettings(Settings, noun="rollout imitation"):
     """Training settings.
 

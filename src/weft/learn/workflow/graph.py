@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import numpy as np
 import torch
@@ -32,14 +32,13 @@ from weft.policies.graph.network import graph_network_of
 from weft.policies.graph.policy import GraphPolicy, TrainedGraph
 from weft.policies.simulate import simulate
 from weft.rng import generator
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 VALIDATION = 900_000
 """First seed of validation instances; training has lower seeds, evaluations 1,000,000 and above."""
 
 
-@typed_class
-@dataclass(frozen=True)
+@typed_dataclass(frozen=True)
 class GraphSettings:
     """Settings of the training.
 

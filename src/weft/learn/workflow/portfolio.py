@@ -22,7 +22,7 @@ from weft.model.columns import FloatArray
 from weft.policies.replanning.portfolio import WINDOW, PlanOptions
 from weft.policies.replanning.weights import WEIGHTS, weights_of
 from weft.rng import generator
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 SPREAD: Mapping[str, float] = {
     "least": 0.4,
@@ -67,8 +67,7 @@ class FoundPortfolio(TrainingRecord):
     curve: list[dict[str, float]] = field(default_factory=list)
 
 
-@typed_class
-@dataclass(frozen=True, kw_only=True)
+@typed_dataclass(frozen=True, kw_only=True)
 class PortfolioSearch(InstanceSettings):
     """Settings of the choice.
 

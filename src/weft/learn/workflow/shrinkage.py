@@ -48,7 +48,7 @@ from weft.rng import generator
 from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import Sim, make_sim
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 FIRST_SEED, VALIDATION_SEED = 40_000_000, 45_000_000
 """First seeds of the training and of the validation cases."""
@@ -59,8 +59,7 @@ CONSTANTS = tuple(float(np.exp(x)) for x in np.linspace(-4.0, 4.0, 17))
 SMALL = FitSettings(hidden=16, epochs=80, rate=3e-3, batch=128)
 
 
-@typed_class
-@dataclass(frozen=True, kw_only=True)
+@typed_dataclass(frozen=True, kw_only=True)
 class ShrinkageSettings(Settings):
     """Settings of the training.
 

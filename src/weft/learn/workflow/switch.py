@@ -49,7 +49,7 @@ from weft.policies.replanning.switch import FEATURES, switch_network
 from weft.rng import generator
 from weft.sim.kernel.events import ENDED, MOMENT
 from weft.sim.kernel.tables import Sim, copy_sim
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 MARGINS = (0.0, 0.05, 0.1, 0.2)
 """Margins that each validation tries, in tenths of a logarithm."""
@@ -57,8 +57,7 @@ LARGEST_VALUE = 2.0
 """Largest absolute value of an option: a factor of 1.5 between the two."""
 
 
-@typed_class
-@dataclass(frozen=True, kw_only=True)
+@typed_dataclass(frozen=True, kw_only=True)
 class SwitchSettings(InstanceSettings):
     """Settings of the training.
 

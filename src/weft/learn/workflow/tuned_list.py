@@ -31,7 +31,7 @@ from weft.policies.replanning.weights import WEIGHTS, weights_of
 from weft.rng import generator
 from weft.sim.kernel.events import ENDED
 from weft.sim.kernel.tables import Sim, copy_sim, make_sim
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 TUNED = tuple(name for name in WEIGHTS if name not in {"energy", "moved", "price"})
 """All weights but `energy`, which is another objective, and `moved`, which needs whole plans."""
@@ -61,8 +61,7 @@ class TunedWeights(TrainingRecord):
     curve: list[dict[str, float]] = field(default_factory=list)
 
 
-@typed_class
-@dataclass(frozen=True, kw_only=True)
+@typed_dataclass(frozen=True, kw_only=True)
 class TuningSettings(InstanceSettings):
     """Settings of the tuning.
 

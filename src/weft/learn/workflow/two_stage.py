@@ -8,7 +8,7 @@ policies are chosen. The demonstrations are the decisions of a search at every m
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,7 @@ from weft.registry import closest
 from weft.sim.kernel.events import ENDED, MOMENT
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import Sim, copy_sim, make_sim
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 OURS: Mapping[str, float] = {"promise": 1.0}
 DOCUMENT: Mapping[str, float] = {"elapsed": 1.0, "idle": 0.3, "imbalance": 0.1, "late": 0.3}
@@ -58,8 +58,7 @@ DOCUMENT: Mapping[str, float] = {"elapsed": 1.0, "idle": 0.3, "imbalance": 0.1, 
 these are our choice."""
 
 
-@typed_class
-@dataclass(frozen=True, kw_only=True)
+@typed_dataclass(frozen=True, kw_only=True)
 class TwoStageSettings(DqnSettings):
     """Settings of the training, see `DqnSettings`.
 

@@ -17,7 +17,6 @@ public code to compare with. Its four steps:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -40,12 +39,11 @@ from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.sim.kernel.gaps import Timeline, earliest_start, idle_timeline
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import mean_transfer, upward_rank
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 
 @PLANNERS.register("tdca")
-@typed_class
-@dataclass(frozen=True)
+@typed_dataclass(frozen=True)
 class Clustering:
     """TDCA: clusters along critical parents, merged onto devices; copies on demand.
 

@@ -14,7 +14,6 @@ devices only fill up, a proposal changes only when its device receives a task.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, NamedTuple
 
@@ -25,7 +24,7 @@ from weft.model.columns import FloatArray, IntArray
 from weft.planners.lists.insertion import Rows, arrivals, as_schedule, durations_of, empty_rows
 from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.sim.kernel.jit import njit
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 MIN_MIN, MAX_MIN, SUFFERAGE, DLS, ETF = range(5)
 RULES = {
@@ -54,8 +53,7 @@ class Proposals(NamedTuple):
     key: FloatArray  # (n,) the task with the smallest key goes next
 
 
-@typed_class
-@dataclass(frozen=True)
+@typed_dataclass(frozen=True)
 class DynamicList:
     """A planner that places, at every step, the free task that its rule prefers.
 

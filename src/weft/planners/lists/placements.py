@@ -8,7 +8,6 @@ Hariri and Wu (2002), section 4.2; HEFT, PEFT, lookahead and DEFT have files of 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -28,7 +27,7 @@ from weft.planners.setups import likely_shares, with_mean_setups
 from weft.registry import Registry
 from weft.rng import generator
 from weft.sim.kernel.ranks import mean_transfer, upward_rank
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 PLACEMENTS: Registry[Schedule] = Registry("placement")
 """Name -> function of (problem, order of tasks, seed)."""
@@ -37,8 +36,7 @@ LOADING = ("earliest", "critical-path", "one-device", "round-robin", "random", "
 """Placements that count the set-ups of devices."""
 
 
-@typed_class
-@dataclass(frozen=True)
+@typed_dataclass(frozen=True)
 class ListPlanner:
     """A planner that takes tasks by a rank and places each by a placement.
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from weft.arguments import shown
 from weft.errors import InvalidInput
 from weft.model import Problem
 from weft.planners.planner import PLANNERS, Planner, Solution, refuse_choices, solve
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 
 @PLANNERS.register(
     "list-portfolio", summary="The best plan of HEFT, PEFT, lookahead and one device."
 )
-@typed_class
-@dataclass(frozen=True)
+@typed_dataclass(frozen=True)
 class ListPortfolio:
     """The best plan of HEFT, PEFT, lookahead and a single device.
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from hashlib import blake2b
 from threading import Lock
 from typing import ClassVar, NamedTuple
@@ -28,7 +27,7 @@ from weft.planners.partitioned.partition import components, refine, slices
 from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.ranks import mean_durations, upward_rank
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 LEAST_PARTS, PART_TASKS = 4, 500_000
 """Fewest parts if `parts` is None, and most tasks of a part."""
@@ -48,8 +47,7 @@ class Parts(NamedTuple):
 
 
 @PLANNERS.register("partitioned")
-@typed_class
-@dataclass(frozen=True)
+@typed_dataclass(frozen=True)
 class Partitioned:
     """HEFT on parts of a very large graph, planned side by side, then joined.
 

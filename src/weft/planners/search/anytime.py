@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 
 import numpy as np
@@ -50,7 +50,7 @@ from weft.planners.search.warm_start import (
     quick_start,
     start_at,
 )
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 DEFAULT_MOVES, DEFAULT_CELLS = 400_000, 150_000_000
 """Most moves, and most moves x tasks x devices, of a run without any limit: about a second."""
@@ -69,8 +69,7 @@ COPY_CELLS = 1_000_000
 
 
 @PLANNERS.register("anytime")
-@typed_class
-@dataclass(frozen=True)
+@typed_dataclass(frozen=True)
 class Anytime:
     """Annealing for the given time from the best quick plan; never worse than that.
 

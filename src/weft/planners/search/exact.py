@@ -29,7 +29,7 @@ from weft.planners.planner import EXACT, PLANNERS, QUICK, Solution, refuse_choic
 from weft.planners.search.anytime import MOST_THREADS, Anytime
 from weft.planners.search.clock import Clock
 from weft.planners.search.decoder import decode, make_decoder
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 DEFAULT_EFFORT = 0.2
 """Effort without a time limit, in the solver's deterministic time: 0.2 is a few seconds."""
@@ -60,8 +60,7 @@ remaining time for that."""
 
 
 @PLANNERS.register("exact")
-@typed_class
-@dataclass(frozen=True)
+@typed_dataclass(frozen=True)
 class Exact:
     """The shortest schedule, or the best within the time limit, with a proven bound.
 

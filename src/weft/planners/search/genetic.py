@@ -31,7 +31,7 @@ from weft.planners.search.warm_start import order_by_start
 from weft.rng import generator
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.order_moves import another_place, below, shift, uniform
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 GENERATIONS = 300
 """Generations of a run without a time limit."""
@@ -59,8 +59,7 @@ class Population(NamedTuple):
     random: np.ndarray  # (1,) uint64
 
 
-@typed_class
-@dataclass(frozen=True)
+@typed_dataclass(frozen=True)
 class Genetic:
     """A genetic algorithm over orders of tasks and devices.
 

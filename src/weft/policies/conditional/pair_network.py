@@ -9,7 +9,7 @@ computed from a `PairState`, which is filled from a simulation here, and from a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +32,7 @@ from weft.sim.kernel.tables import Sim, Table
 from weft.sim.vector.batch import StepBatch
 from weft.sim.vector.state import BatchTables, StepState, busy_for, jobs_here, sim_of, state_of
 from weft.sim.vector.step import act, chance_of, proceed, update_coming, update_remaining
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 LONG = 3.0
 """A unit that is busy for longer than this many typical tasks is locked."""
@@ -131,8 +131,7 @@ def make_pair_state(workload: Workload) -> PairState:
     )
 
 
-@typed_class
-@dataclass(frozen=True, eq=False)
+@typed_dataclass(frozen=True, eq=False)
 class PairPolicy:
     """A network over `PAIR_FEATURES` with one output, for step-wise simulations."""
 

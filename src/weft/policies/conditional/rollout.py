@@ -9,7 +9,6 @@ better than the first choice. Candidates that are clearly worse drop out early.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -45,7 +44,7 @@ from weft.sim.kernel.tables import Sim, Table
 from weft.sim.vector.batch import Idle, StepBatch, StepOptions
 from weft.sim.vector.state import BatchTables, StepState, sim_of, state_of
 from weft.sim.vector.step import act, proceed
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 ROOM = 512
 """Jobs in the simulations of the sampler."""
@@ -88,8 +87,7 @@ class RolloutTables(NamedTuple):
     budget: RolloutBudget
 
 
-@typed_class
-@dataclass(frozen=True, kw_only=True, eq=False)
+@typed_dataclass(frozen=True, kw_only=True, eq=False)
 class Rollout:
     """Rollouts on top of the index.
 

@@ -8,7 +8,7 @@ policy could give the same actions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +28,7 @@ from weft.sim.kernel.tables import Sim
 from weft.sim.vector.batch import StepBatch
 from weft.sim.vector.state import BatchTables, StepState, busy_for, sim_of, state_of
 from weft.sim.vector.step import act, proceed, update_coming, update_remaining
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 SLOW = 3.0
 """A unit that is busy for longer than this many typical tasks is locked."""
@@ -76,8 +76,7 @@ FEATURES = tuple(name.replace("_", " ") for name in IndexFeatures._fields)
 """Names of the features on cards. There are weights per group of equal units and per kind."""
 
 
-@typed_class
-@dataclass(frozen=True, eq=False)
+@typed_dataclass(frozen=True, eq=False)
 class ConditionalRule:
     """A rule by name; `index` has weights, (groups of equal units, kinds, features)."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,13 @@ from weft.formats.parsing.record import Record
 from weft.formats.parsing.source import naming
 from weft.policies.conditional.networks import Network, arrays_of, network_of
 from weft.policies.conditional.pair_network import PAIR_FEATURES
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 NETWORK, PAIRS = "conditional-network", "conditional-pairs"
 """Kinds of model: a network for one stream, and a network over pairs of unit and kind for any."""
 
 
-@typed_class
-@dataclass(frozen=True, eq=False)
+@typed_dataclass(frozen=True, eq=False)
 class TrainedNetwork:
     """A network with its card.
 

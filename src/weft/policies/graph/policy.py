@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,13 +23,12 @@ from weft.policies.policy import POLICIES, bundled_policy, register_kind
 from weft.sim.kernel.events import MOMENT, advance
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import Sim
-from weft.typed import typed_class
+from weft.typed import typed_class, typed_dataclass
 
 KIND = "graph-network"
 
 
-@typed_class
-@dataclass(frozen=True, eq=False)
+@typed_dataclass(frozen=True, eq=False)
 class TrainedGraph:
     """A graph network with its card: kind ("decima" or "lachesis") and training."""
 

@@ -12,7 +12,6 @@ decides which of the two (`switch`); without one, plans are made again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -46,7 +45,7 @@ from weft.sim.kernel.events import MOMENT, advance
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.records import record
 from weft.sim.kernel.tables import JOB_AHEAD, JOB_HERE, READY, Sim, Table
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 UNLIMITED = 2**31
 """Window without a limit."""
@@ -72,8 +71,7 @@ PREDICTION = record("completion makespan", "whole")
 # are in the window
 
 
-@typed_class
-@dataclass(frozen=True, kw_only=True)
+@typed_dataclass(frozen=True, kw_only=True)
 class PlanOptions:
     """Options of a portfolio of plans.
 

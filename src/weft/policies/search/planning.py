@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,7 @@ from weft.sim.kernel.order_moves import ANY
 from weft.sim.kernel.records import record
 from weft.sim.kernel.tables import JOB_HERE, READY, Sim, Table
 from weft.sim.renumbering import Renumbering
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 SEARCH_CELLS = 10_000
 """Most tasks x devices of the window for which there is a search; beyond, the best plan decides."""
@@ -52,8 +52,7 @@ STATE = record(
 # gone: jobs that have left the tables
 
 
-@typed_class
-@dataclass(frozen=True, kw_only=True)
+@typed_dataclass(frozen=True, kw_only=True)
 class SearchOptions:
     """Options of a search at every event.
 

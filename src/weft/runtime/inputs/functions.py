@@ -6,7 +6,7 @@ Decorated functions make the promises.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, partial
 from importlib import import_module
 from typing import Any, TypeVar
@@ -36,7 +36,7 @@ from weft.runtime.inputs.promises import (
     variants_in,
 )
 from weft.runtime.inputs.signatures import Signatures
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 T = TypeVar("T", bound=Hashable)
 
@@ -47,8 +47,7 @@ Functions = Mapping[str, Function | Mapping[str, Function]]
 """Task or kind -> its function; or, for tasks with variants, variant -> function."""
 
 
-@typed_class
-@dataclass(frozen=True, eq=False)
+@typed_dataclass(frozen=True, eq=False)
 class Application:
     """A workflow and the call of each task.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from reprlib import repr as short
 from typing import Any, Literal, NamedTuple
 
@@ -19,7 +18,7 @@ from weft.sim.kernel.tables import CHANGING, Sim, Table, make_sim
 from weft.sim.vector.observation import Observation, observation_size
 from weft.sim.vector.state import CHANCE, CONFIG, COUNTERS, WATCH, BatchTables, StepState
 from weft.sim.vector.step import begin_one, step_many
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 Idle = Literal["block", "event"]
 
@@ -34,8 +33,7 @@ MOST_TASKS = 10**9
 """Largest number of tasks in all simulations of a batch; each takes some 300 bytes."""
 
 
-@typed_class
-@dataclass(frozen=True)
+@typed_dataclass(frozen=True)
 class StepOptions:
     """Step and observation options of a stream.
 

@@ -20,7 +20,7 @@ from weft.planners.imitation.deepsched.features import PAIR_FEATURES, TASK_FEATU
 from weft.planners.imitation.deepsched.network import HEADS, DeepNetwork, network_of
 from weft.planners.imitation.deepsched.planner import plan_rows
 from weft.planners.planner import plan
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 VALIDATION, PROBLEMS = 10_000_000, 40
 """Seed of the validation problems, which no training uses, and their number."""
@@ -84,8 +84,7 @@ class DeepNet(nn.Module):
         )
 
 
-@typed_class
-@dataclass(frozen=True, kw_only=True)
+@typed_dataclass(frozen=True, kw_only=True)
 class DeepSchedSettings(Settings, noun="deepsched"):
     """Training settings.
 

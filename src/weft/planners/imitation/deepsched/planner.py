@@ -10,7 +10,6 @@ the network.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -46,12 +45,11 @@ from weft.planners.lists.ranks import rank_order
 from weft.planners.planner import PLANNERS, QUICK, Solution, refuse_choices
 from weft.sim.kernel.gaps import free_from, idle_timeline
 from weft.sim.kernel.jit import njit
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 
 @PLANNERS.register("deepsched")
-@typed_class
-@dataclass(frozen=True)
+@typed_dataclass(frozen=True)
 class DeepSched:
     """Order and devices by a network that imitates HEFT; times by insertion.
 

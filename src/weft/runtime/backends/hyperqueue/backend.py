@@ -18,7 +18,6 @@ from weft.runtime.backends.hyperqueue.server import OwnServer, connected, hyperq
 from weft.runtime.backends.pilots.backend import START_SECONDS, PilotBackend
 from weft.runtime.backends.pilots.device import Devices, PilotDevice, pilot_devices
 from weft.runtime.costs.profiler import cores_here
-from weft.typed import typed_class
 
 MEGABYTE = 2**20
 """HyperQueue counts the resource "mem" in these."""
@@ -26,7 +25,6 @@ MEGABYTE = 2**20
 ENDED = re.compile(r"exit code (-?\d+)(?:.*?signal (\d+))?", re.DOTALL)
 
 
-@typed_class
 class HyperQueueBackend(PilotBackend):
     """Devices that are tasks of a HyperQueue server.
 

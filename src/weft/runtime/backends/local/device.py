@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import inf
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ from weft.errors import InvalidInput, Unsupported
 from weft.generators.machines.clusters import MOST_DEVICES
 from weft.model import Cluster
 from weft.runtime.costs.profiler import cores_here, discover, relative_speeds
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 D = TypeVar("D")
 
@@ -19,8 +19,7 @@ GIVEN = ("nodes", "capacity", "cores", "memory", "throughput", "power", "idle_po
 """Properties of machines that a backend does not measure but takes from a given cluster."""
 
 
-@typed_class
-@dataclass(frozen=True)
+@typed_dataclass(frozen=True)
 class LocalDevice:
     """A process of this machine as a device.
 

@@ -18,6 +18,7 @@ from weft.runtime.backends.pilots.device import PilotDevice
 from weft.runtime.backends.pilots.link import PilotJob, PilotLink
 from weft.runtime.backends.pilots.listener import PilotListener
 from weft.runtime.backends.pilots.program import BOOTSTRAP, PilotFacts
+from weft.typed import typed_class
 
 START_SECONDS = 120.0
 """Seconds in which the batch system must start a pilot."""
@@ -30,6 +31,9 @@ class PilotBackend(LocalBackend):
     through the driver. Durations are measured in the worker, around the call. A worker is lost when
     its connection ends: at once if its process dies, after 30 s if its host is cut off.
     """
+
+    def __init_subclass__(cls) -> None:
+        typed_class(cls)
 
     def __init__(self, specs: Sequence[PilotDevice], *, host: str, start_seconds: float) -> None:
         super().__init__(1)

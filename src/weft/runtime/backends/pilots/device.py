@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from weft.errors import InvalidInput
 from weft.runtime.backends.local.device import LocalDevice, device_count, device_list
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 
-@typed_class
-@dataclass(frozen=True)
+@typed_dataclass(frozen=True)
 class PilotDevice:
     """A worker process of a batch system (HyperQueue, Slurm) as a device.
 

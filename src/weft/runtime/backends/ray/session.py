@@ -11,7 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from weft.errors import InvalidInput, MissingExtra, Unsupported, WeftError
@@ -22,7 +22,7 @@ from weft.runtime.backends.local.device import LocalDevice, device_count, device
 from weft.runtime.backends.local.process import ONE_THREAD
 from weft.runtime.backends.local.worker import environment
 from weft.runtime.costs.profiler import cores_here
-from weft.typed import typed_class
+from weft.typed import typed_dataclass
 
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -56,8 +56,7 @@ class HeadGone(WeftError):
     """A process of Ray's head has died."""
 
 
-@typed_class
-@dataclass(frozen=True)
+@typed_dataclass(frozen=True)
 class RayDevice:
     """An actor as a device.
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from weft.runtime.backends.pilots.backend import START_SECONDS, PilotBackend
 from weft.runtime.backends.pilots.device import Devices, PilotDevice, pilot_devices
 from weft.runtime.backends.slurm.allocation import Allocation
-from weft.typed import typed_class
 
 MEGABYTE = 2**20
 """Slurm counts memory in these."""
@@ -27,7 +26,6 @@ END_SECONDS = 3.0
 """Seconds after which a step that does not end gets the next signal."""
 
 
-@typed_class
 class SlurmBackend(PilotBackend):
     """Devices that are job steps within one allocation of Slurm.
 
