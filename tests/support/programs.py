@@ -24,7 +24,7 @@ def run_python(
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
-        timeout=2800,  # a program that hangs; thirty others on two cores make one last 1,000 s
+        timeout=5000,  # a program that hangs; thirty others on two cores make one last 3,000 s
         check=check,
     )
 
