@@ -39,6 +39,8 @@ REFUSED = [
     ("generate montage --images x", "not a whole number; see: weft generate montage --help"),
     ("generate montage --images=-3", "images is -3; it must be a whole number, 2 or more"),
     ("generate montage --imges 3", "unknown option '--imges' of weft generate montage; did you"),
+    ("attack heft --against cpop --out p.toml", "p.toml ends in '.toml'; a problem ends in .json"),
+    ("size FLOW --catalogue c --picture p.pdf", "p.pdf ends in '.pdf'; a picture ends in .html,"),
     ("view flow.json", "holds a workflow, not a schedule; give a schedule or a trace"),
     ("explain flow.json", "holds a workflow, not a schedule; give a schedule or a trace"),
     ("whatif FLOW --gpus 2xT4 --add 1xT4 --share=0.2", "--share counts only with --tornado"),

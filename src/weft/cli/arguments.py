@@ -221,7 +221,7 @@ def read_cluster(args: argparse.Namespace) -> Cluster | None:
 
 @contextmanager
 def taking(what: str) -> Iterator[None]:
-    """Name what a verb takes, not the readers of other content, for files that hold it."""
+    """Name what a verb takes, not what reads the content of the file that is given."""
     try:
         yield
     except InvalidInput as error:

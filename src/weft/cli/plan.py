@@ -14,7 +14,7 @@ from weft.cli.arguments import (
     excludes,
     read_problem,
 )
-from weft.cli.values import chart, number, output, result_file, whole
+from weft.cli.values import chart, number, output, picture, result_file, whole
 from weft.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(ways, "--min-accuracy", float, "A", "least mean accuracy of the variants")
     add_option(ways, "--budget", number(above=0), "M", "most money, for rent and variants")
     add_flag(ways, "--pareto", "the front of makespan, cost, energy and accuracy")
-    add_option(ways, "--picture", output, "FILE", "the front, as HTML, SVG or PNG")
+    add_option(ways, "--picture", picture, "FILE", "the front, as HTML, SVG or PNG")
     add_flag(parser, "--all", f"print all tasks (default: the first {ROWS})")
     add_outputs(parser, "schedule")
 

@@ -85,7 +85,7 @@ def names(text: str) -> list[str]:
 
 
 def output(text: str) -> Path:
-    """Read the path of a file to write; that it can be written is known before the work begins."""
+    """Read the path of a file that can be written, as far as is known before."""
     path = Path(text)
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text} is a folder; give a file")
@@ -100,7 +100,7 @@ def output(text: str) -> Path:
 
 
 def folder(text: str) -> Path:
-    """Read the path of a folder to write to; the folders that are missing are made later."""
+    """Read the path of a folder to write to, which is made where it is missing."""
     path = Path(text)
     place = next((p for p in (path, *path.parents) if os.path.lexists(p)), Path())
     if not place.is_dir():
@@ -114,7 +114,7 @@ def folder(text: str) -> Path:
 
 
 def model(text: str) -> Path:
-    """Read the path of a trained policy to write, whose folders are made where missing."""
+    """Read the path of a trained policy to write; its folder may be missing."""
     path = Path(text)
     folder(str(path.parent))
     return path
@@ -147,6 +147,16 @@ def page(text: str) -> Path:
 def chart(text: str) -> Path:
     """Read the path of a Gantt chart to write."""
     return _ending(text, "a Gantt chart", (".html", ".svg", ".png"))
+
+
+def picture(text: str) -> Path:
+    """Read the path of the picture of an answer to write."""
+    return _ending(text, "a picture", (".html", ".svg", ".png"))
+
+
+def problem_file(text: str) -> Path:
+    """Read the path of a problem to write."""
+    return _ending(text, "a problem", (".json", ".npz", ".json.gz", ".npz.gz"))
 
 
 def result_file(text: str) -> Path:

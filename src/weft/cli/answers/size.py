@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from weft.cli.arguments import add_file, add_flag, add_option, add_planner, planning
-from weft.cli.values import number, output
+from weft.cli.values import number, picture
 
 SUMMARY = "choose machines to rent: cheapest for a deadline, fastest for a budget"
 EXAMPLE = """\
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--budget", number(above=0), "M", text)
     add_flag(parser, "--whole-nodes", "nodes are rented as a whole, not by device")
     add_planner(parser)
-    add_option(parser, "--picture", output, "FILE", "time against rent, as HTML, SVG or PNG")
+    add_option(parser, "--picture", picture, "FILE", "time against rent, as HTML, SVG or PNG")
 
 
 def _seconds(text: str) -> float:

@@ -14,7 +14,7 @@ from weft.cli.arguments import (
     planning,
     read_problem,
 )
-from weft.cli.values import number, output
+from weft.cli.values import number, picture
 
 if TYPE_CHECKING:
     from weft.model import Problem
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "how much faster and slower in --tornado, as a share"
     add_option(parser, "--share", number(above=0, most=0.99), "X", text, default=0.2)
     add_planner(parser)
-    add_option(parser, "--picture", output, "FILE", "the tornado as HTML, SVG or PNG")
+    add_option(parser, "--picture", picture, "FILE", "the tornado as HTML, SVG or PNG")
 
 
 class _Append(argparse.Action):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from weft.cli.arguments import add_option, add_seconds, add_seed, options_of
-from weft.cli.values import output, whole
+from weft.cli.values import problem_file, whole
 
 SUMMARY = "search for small problems on which a planner or policy is much worse than another"
 EXAMPLE = """\
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_option(parser, f"--{name}", whole(least), "N", text, default=default)
     add_seconds(parser)
     add_seed(parser)
-    add_option(parser, "--out", output, "FILE", "the worst problem, as weft's JSON")
+    add_option(parser, "--out", problem_file, "FILE", "the worst problem, as weft's JSON")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -234,7 +234,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def follows_links(path: Path) -> bool:
-    """Return whether a symbolic link at this path is one of the system, which is written to."""
+    """Return whether a path is in /dev, where links are those of the system."""
     return path.is_relative_to("/dev") and "shm" not in path.parts[:3]
 
 
