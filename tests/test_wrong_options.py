@@ -152,7 +152,7 @@ def test_documented_functions_and_classes_refuse_unknown_options(name):
 
 def test_documented_functions_that_hand_on_options_refuse_unknown_ones():
     handing_on = {name for name, made in DOCUMENTED.items() if _takes_any(made)}
-    assert handing_on == {*FORWARDING, "compare", "generate", "plan", "task"}  # called above
+    assert handing_on == {*FORWARDING, "generate", "plan", "task"}  # called above
     for call in FORWARDING.values():
         with pytest.raises(weft.UnknownName, match="no option 'sede'; did you mean 'seed'"):
             call(sede=1)
