@@ -1,6 +1,8 @@
 """`compare`: what may be compared, and how contenders are named."""
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -93,3 +95,14 @@ def test_a_future_in_which_no_job_ends_has_no_completion_time():
         weft.compare(PROBLEM, "heft", objective="mean", **cancelled)
     (row,) = weft.compare(PROBLEM, "heft", **cancelled).rows
     assert np.isfinite(row.makespan)
+
+
+def test_trained_policies_of_one_name_are_told_apart_by_their_paths(tmp_path):
+    bundled = Path(weft.policies.__file__).parent / "bundled"
+    paths = [tmp_path / folder / "tuned-list" for folder in ("first", "second")]
+    for path in paths:
+        path.parent.mkdir()
+        for file in bundled.glob("tuned-list.*"):
+            shutil.copy(file, path.parent)
+    found = weft.compare(PROBLEM, [*map(str, paths), "heft"])
+    assert {row.contender for row in found.rows} == {*map(str, paths), "heft"}

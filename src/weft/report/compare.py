@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -95,7 +96,7 @@ def compare(
     traces: dict[tuple[str, str], Trace] = {}
     samples: dict[tuple[str, str], tuple[Trace, ...]] = {}
     measured: dict[tuple[str, str], FloatArray] = {}
-    labels = _labels(chosen)
+    labels = _labels(_listed(contenders), chosen)
     for workload, contender in progress([(w, c) for w in workloads for c in chosen]):
         row, kept, measured[workload.name, labels[id(contender)]] = _measure(
             workload,
@@ -270,12 +271,15 @@ def _name(contender: Contender) -> str:
     return str(getattr(contender, "name", type(contender).__name__.lower()))
 
 
-def _labels(chosen: Sequence[Contender]) -> dict[int, str]:
-    """Return distinct names: there is a planner `heft` and a policy `heft`."""
+def _labels(given: Sequence[Any], chosen: Sequence[Contender]) -> dict[int, str]:
+    """Return distinct names: paths tell trained policies of one name apart, kinds the others."""
     labels: dict[int, str] = {}
-    for contender in chosen:
+    names = Counter(map(_name, chosen))
+    for one, contender in zip(given, chosen, strict=True):
         name = _name(contender)
+        path = [str(one)] if names[name] > 1 and isinstance(one, str | PathLike) else []
         choices = (
+            *path,
             name,
             f"{name} ({_kind(contender)})",
             *(f"{name} #{i}" for i in range(2, len(chosen) + 2)),
