@@ -66,7 +66,7 @@ def extend(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
     options = generator_options(argv[0])
     parser.prog += f" {argv[0]}"  # hints name the help that lists these options
-    for positional in parser._get_positional_actions():  # noqa: SLF001
+    for positional in parser._get_positional_actions():  # noqa: SLF001  # no public way
         positional.help = argparse.SUPPRESS  # the name, which the program has now
     group = parser.add_argument_group(f"options of {argv[0]}")
     for name, default in options.items():

@@ -41,7 +41,7 @@ def options_of(policy: TrainedNetwork, idle: Idle | None = None) -> StepOptions:
     shown = {key: value for key, value in seen.items() if key not in {"name", "version", "watched"}}
     try:
         return StepOptions(idle=idle or policy.idle, **shown)
-    except TypeError as error:
+    except (TypeError, InvalidInput) as error:
         raise InvalidInput(
             f"policy '{policy.name}': its observation cannot be read ({error})"
         ) from None
