@@ -272,7 +272,7 @@ def _name(contender: Contender) -> str:
 
 
 def _labels(given: Sequence[Any], chosen: Sequence[Contender]) -> dict[int, str]:
-    """Return distinct names: paths tell trained policies of one name apart, kinds the others."""
+    """Return distinct names, by paths for trained policies and by kinds."""
     labels: dict[int, str] = {}
     names = Counter(map(_name, chosen))
     for one, contender in zip(given, chosen, strict=True):
