@@ -23,14 +23,11 @@ from weft.model.columns import (
     refuse_not_positive,
     unique_names,
 )
-from weft.model.machines.device import LARGEST_CURVE, Device, Links, curves_of
+from weft.model.machines.device import LARGEST_CURVE, MOST_CORES, Device, Links, curves_of
 from weft.model.machines.setup import ANY_KIND, checked_setup, setup_columns, setup_of_kinds
 from weft.model.network.topology import Routes, Topology
 from weft.registry import closest
 from weft.typed import typed, typed_dataclass
-
-MOST_CORES = 10_000
-"""The most cores of one host, each of which is a device."""
 
 
 @typed_dataclass(frozen=True, eq=False)

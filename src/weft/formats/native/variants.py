@@ -29,7 +29,7 @@ KEYS = (
     *("accuracy", "cost", "devices"),
 )
 
-MOST_CORES = 2**31
+TOO_MANY_CORES = 2**31
 
 
 def read_variants(rows: Sequence[Record]) -> dict[str, tuple[Variant, ...]]:
@@ -53,7 +53,7 @@ def load_variants(path: str | Path) -> dict[str, tuple[Variant, ...]]:
 def _variant(row: Record) -> Variant:
     seconds = _number(row, "seconds", "seconds")
     cores = _number(row, "cores")
-    if cores is not None and not (cores.is_integer() and cores < MOST_CORES):
+    if cores is not None and not (cores.is_integer() and cores < TOO_MANY_CORES):
         raise InvalidInput(f"{row.path('cores')} is {cores:g}; it must be a whole number of cores")
     accuracy, factor, cost = (_number(row, key) for key in ("accuracy", "factor", "cost"))
     return Variant(

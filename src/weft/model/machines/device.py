@@ -16,6 +16,9 @@ Curve = float | Sequence[float]
 """Growth of the seconds of a batch: the ratios for 1, 2, ... tasks to one task; or one number, the
 share of one task's seconds that each further task adds."""
 
+MOST_CORES = 10_000
+"""The most cores of one host, each of which is a device."""
+
 LARGEST_CURVE = 10_000
 """Largest batch of a device with a batch curve."""
 
