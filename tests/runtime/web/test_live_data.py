@@ -16,6 +16,7 @@ from weft.formats.native.stream_toml import read_stream_toml
 from weft.generators import stream_of
 from weft.model import Problem, Workload
 from weft.report.pages.live import draw_live, live_page
+from weft.runtime.cascade.work import CascadeUnit
 from weft.runtime.costs.forecast import live_state
 from weft.runtime.costs.history import History
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
@@ -229,6 +230,42 @@ def test_the_status_of_a_cascade_counts_requests_by_stage(tmp_path):
     assert (found["policy"], found["counts"]["answered"]) == ("fifo", 6)
     assert found["times"]["in_time"] == 1.0
     assert found["times"]["mean"] <= found["times"]["p95"] <= found["times"]["p99"]
+
+
+def test_units_and_stages_of_a_cascade_are_of_one_moment(tmp_path, monkeypatch):
+    """The unit goes on to its next batch right after its state was read."""
+
+    def small(batch):
+        _wait_for(tmp_path / "small")
+        return [(x, "unsure") for x in batch]
+
+    def large(batch):
+        _wait_for(tmp_path / "large")
+        return [(x, None) for x in batch]
+
+    def read_then_go_on(unit):
+        shown = read(unit)
+        if shown.task == "small" and shown.batch:
+            (tmp_path / "small").touch()
+            wait_until(lambda: read(unit).task == "large")
+        return shown
+
+    read = CascadeUnit.state
+    stages = {"small": weft.Stage(small), "large": weft.Stage(large)}
+    stream = read_stream_toml(two_stages(), name="stream")
+    with weft.Cascade(weft.CascadeDescription(stream, stages, policy="fifo")) as cascade:
+        future = cascade.submit(0)
+        wait_until(lambda: cascade.state().stages["small"].running)
+        monkeypatch.setattr(CascadeUnit, "state", read_then_go_on)
+        found = cascade.state()
+        monkeypatch.undo()
+        assert [(unit.task, unit.batch) for unit in found.units] == [("small", 1)]
+        assert {task: stage.running for task, stage in found.stages.items()} == {
+            "small": 1,
+            "large": 0,
+        }
+        (tmp_path / "large").touch()
+        assert future.result(WAIT_LIMIT) == 0
 
 
 def _wait_for(path):

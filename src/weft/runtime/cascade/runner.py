@@ -93,10 +93,9 @@ class UnitRunner:
         """Return the work of units and the waiting requests, of open requests by job."""
         now, units, held = self._backend.clock(), [unit.state() for unit in self.units], 0
         stages = {task: StageState() for task in self.graph.labels}
-        for unit in self.units:
-            run = unit.current
-            if run is not None:
-                stages[run.task].running += len(run.requests)
+        for unit, shown in zip(self.units, units, strict=True):
+            if shown.batch:  # as read above: the unit itself may have gone on since
+                stages[shown.task].running += shown.batch
             for work in list(unit.works):
                 for waits in list(work.runs):
                     stages[waits.task].queued += len(waits.requests)
