@@ -22,7 +22,7 @@ LAYERS = (
     ("errors",),
     ("display", "gymnasium_import", "registry"),
     ("arguments",),
-    ("rng", "typed"),
+    ("progress", "rng", "typed"),
     ("model",),
     ("formats", "generators"),
     ("sim",),
@@ -174,12 +174,22 @@ def _case(name: str) -> tuple[bool, bool, str]:
     return not name.isupper(), not name[:1].isupper(), name
 
 
-def test_every_public_class_name_is_defined_once():
+def _types(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of classes, and of types that are assigned to a name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign):
+            names = [x.id for x in statement.targets if isinstance(x, ast.Name)]
+            yield from (name for name in names if re.fullmatch(r"_?[A-Z]\w*[a-z]\w*", name))
+
+
+def test_every_public_name_of_a_type_is_defined_once():
     found = defaultdict(list)
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                found[node.name.lstrip("_")].append(f"{_name(path)}: {node.name}")
+        for name in _types(ast.parse(path.read_text(encoding="utf-8"))):
+            found[name.lstrip("_")].append(f"{_name(path)}: {name}")
     shared = {name: where for name, where in found.items() if len(where) > 1}
     public = {name: w for name, w in shared.items() if any(x.endswith(f": {name}") for x in w)}
     assert public == {}

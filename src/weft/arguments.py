@@ -1,12 +1,13 @@
-"""Checks of options, with errors that name the option, its value and the rule."""
+"""Checks of options and columns; errors name the option or entry, its value and the rule."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import SupportsFloat
+from collections.abc import Callable, Sequence
+from typing import Any, SupportsFloat
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.errors import InvalidInput, UnknownName
 from weft.registry import closest
@@ -107,3 +108,42 @@ def one_of(value: str, option: str, known: Sequence[str]) -> str:
     if value not in known:
         raise UnknownName(f"{option} is {shown(value)}{closest(str(value), known)}")
     return value
+
+
+# -- columns ---------------------------------------------------------------------------
+
+Namer = Callable[[int], str]
+"""Index of an entry -> its name in an error."""
+
+
+def refuse(bad: NDArray[np.bool_], values: NDArray[Any], what: str, rule: str, name: Namer) -> None:
+    """Raise `InvalidInput` for the first entry where `bad` holds, with its value."""
+    if bad.any():
+        first = int(np.flatnonzero(bad)[0])
+        raise InvalidInput(f"{what} of {name(first)} is {values.flat[first]!s}; it must be {rule}")
+
+
+def refuse_negative(
+    values: NDArray[np.float64], what: str, name: Namer, *, finite: bool = True
+) -> None:
+    """Raise unless every entry is zero or more, and (unless `finite` is off) finite."""
+    bad = ~(values >= 0) | (np.isinf(values) if finite else np.zeros(values.shape, bool))
+    refuse(bad, values, what, "a finite number, zero or more" if finite else "zero or more", name)
+
+
+def refuse_not_positive(
+    values: NDArray[np.float64], what: str, name: Namer, *, finite: bool = True
+) -> None:
+    """Raise unless every entry is above zero, and (unless `finite` is off) finite."""
+    bad = ~(values > 0) | (np.isinf(values) if finite else np.zeros(values.shape, bool))
+    refuse(bad, values, what, "a finite number above zero" if finite else "above zero", name)
+
+
+def unique_names(names: Sequence[str], what: str) -> dict[str, int]:
+    """Return name -> index, refusing a name given twice."""
+    index: dict[str, int] = {}
+    for i, name in enumerate(names):
+        if name in index:
+            raise InvalidInput(f"{what} '{name}' is given twice (numbers {index[name]} and {i})")
+        index[name] = i
+    return index

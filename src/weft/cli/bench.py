@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _quality(args: argparse.Namespace) -> None:
-    from weft.cli.output import emit, progress
+    from weft.cli.output import emit, track
     from weft.experiments.benchmarks import quality
     from weft.formats.parsing.source import write_file
 
@@ -52,7 +52,7 @@ def _quality(args: argparse.Namespace) -> None:
     )
     budgets = quality.BUDGETS[:2] if args.quick else quality.BUDGETS
     scores = list(
-        progress(
+        track(
             quality.scores(cases, budgets=budgets),
             total=quality.count(cases, budgets=budgets),
             what="quality",
@@ -78,7 +78,7 @@ def _quality(args: argparse.Namespace) -> None:
 
 
 def _speed(args: argparse.Namespace) -> None:
-    from weft.cli.output import emit, notice, progress
+    from weft.cli.output import emit, notice, track
 
     with notice("preparing the benchmark"):
         from weft.experiments.benchmarks import conditional as conditional_speed
@@ -91,7 +91,7 @@ def _speed(args: argparse.Namespace) -> None:
         found, total = scale.measures(quick=args.quick), scale.count()
     else:
         found, total = speed.measures(quick=args.quick), speed.count(quick=args.quick)
-    lines = list(progress(found, total=total, what="bench"))
+    lines = list(track(found, total=total, what="bench"))
     document = scale.results(lines) if args.large else speed.document(lines)
     if args.out is not None:
         write_file(args.out, json.dumps(document, indent=1) + "\n")

@@ -71,7 +71,7 @@ def _refuse_swapped(
 
 
 def _compared(args: argparse.Namespace) -> Comparison:
-    from weft.cli.output import progress
+    from weft.cli.output import track
     from weft.planners import PLANNERS
     from weft.planners.planner import load_planner
     from weft.policies import POLICIES
@@ -92,8 +92,6 @@ def _compared(args: argparse.Namespace) -> Comparison:
         seed=args.seed,
         seconds=args.seconds,
         objective=args.objective,
-        progress=lambda pairs: progress(
-            pairs, total=len(args.file) * len(contenders), what="compare"
-        ),
+        track=lambda pairs: track(pairs, total=len(args.file) * len(contenders), what="compare"),
         **uncertainty(args),
     )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from weft.model.columns import FloatArray
     from weft.model.conditional_stream import ConditionalStream
 
-    Figures = dict[str, FloatArray]
+    PolicyFigures = dict[str, FloatArray]
     """Mean, p95, p99 and share in time, each with one number per draw."""
 
 SUMMARY = "job completion times of policies and rules for streams of conditional jobs"
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
 
     import numpy as np
 
-    from weft.cli.output import emit, progress
+    from weft.cli.output import emit, track
     from weft.formats.native.stream_toml import load_stream, load_streams
     from weft.generators.generators import refuse_huge
 
@@ -87,9 +87,9 @@ def run(args: argparse.Namespace) -> None:
     habits = _habits(args)
     authors = title == "conditional-paper"  # their draws, so that the figures stand beside theirs
     seeds = range(1, args.seeds + 1)
-    parts: dict[str, list[Figures]] = {name: [] for name in policies}
+    parts: dict[str, list[PolicyFigures]] = {name: [] for name in policies}
     work = [(name, i) for name in policies for i in range(1 if together else len(streams))]
-    for name, i in progress(work, total=len(work), what="evaluate"):
+    for name, i in track(work, total=len(work), what="evaluate"):
         if together:
             times = shared_completions(who[name], shared, seeds)
         elif args.idle == "published":
@@ -135,7 +135,7 @@ def _habits(args: argparse.Namespace) -> PublishedOptions | None:
     return PublishedOptions(**off)
 
 
-def _column(parts: dict[str, list[Figures]], key: str) -> dict[str, list[FloatArray]]:
+def _column(parts: dict[str, list[PolicyFigures]], key: str) -> dict[str, list[FloatArray]]:
     """Return one figure by policy, in milliseconds."""
     return {name: [1000 * f[key] for f in found] for name, found in parts.items()}
 
@@ -145,7 +145,7 @@ def _document(
     points: list[float] | None,
     streams: list[ConditionalStream],
     seeds: range,
-    parts: dict[str, list[Figures]],
+    parts: dict[str, list[PolicyFigures]],
 ) -> dict[str, Any]:
     from weft.report.statistics import half_width
 

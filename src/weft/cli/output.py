@@ -179,7 +179,7 @@ def notice(text: str, stream: TextIO | None = None) -> Iterator[None]:
             stream.flush()
 
 
-def progress(items: Iterable[T], *, total: int | None = None, what: str = "") -> Iterator[T]:
+def track(items: Iterable[T], *, total: int | None = None, what: str = "") -> Iterator[T]:
     """Pass items on, with a progress bar on stderr when a person looks at it."""
     if not sys.stderr.isatty():
         yield from items

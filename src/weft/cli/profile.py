@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
         return
     from dataclasses import asdict
 
-    from weft.cli.output import emit, progress
+    from weft.cli.output import emit, track
     from weft.model.explain.quantities import format_bytes
     from weft.report.tables import table_text
     from weft.runtime.costs.profiler import discover, measure, save_profile
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
     found = discover()
     measures = [
         m
-        for device in progress(found, total=len(found), what="profile")
+        for device in track(found, total=len(found), what="profile")
         for m in measure(device, quick=args.quick)
     ]
     kept = None if args.dry else save_profile(found, measures)
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _profile_cluster(args: argparse.Namespace) -> None:
     """Measure the hosts and links of a cluster."""
-    from weft.cli.output import emit, progress
+    from weft.cli.output import emit, track
     from weft.errors import MissingExtra
     from weft.formats import save
     from weft.model.explain.quantities import format_bytes, format_seconds
@@ -110,7 +110,7 @@ def _profile_cluster(args: argparse.Namespace) -> None:
     found = profile_cluster(
         args.cluster,
         repeats=2 if args.quick else 5,
-        progress=lambda steps, total: progress(steps, total=total, what="profile"),
+        track=lambda steps: track(steps, total=len(steps), what="profile"),
     )
     history = None if args.dry else History()
     if history is not None:

@@ -29,7 +29,7 @@ EXPERIMENTS = {
     "shift": "weft.experiments.shift.experiment",
     "streams": "weft.experiments.streams.experiment",
 }
-"""Name -> module with `reproduce(folder, quick=, progress=)` and `table(results)`."""
+"""Name -> module with `reproduce(folder, quick=, track=)` and `table(results)`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Run the experiment, write its files and print its table."""
-    from weft.cli.output import notice, progress, show
+    from weft.cli.output import notice, show, track
 
     if args.name not in EXPERIMENTS:
         raise UnknownName(f"unknown experiment '{args.name}'{closest(args.name, EXPERIMENTS)}")
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
     results = experiment.reproduce(
         out,
         quick=args.quick,
-        progress=lambda steps: progress(steps, total=len(steps), what=f"reproduce {args.name}"),
+        track=lambda steps: track(steps, total=len(steps), what=f"reproduce {args.name}"),
     )
     files = f"{out / 'results.json'} and {out / 'report.html'}"
     show(args, results, f"{experiment.table(results)}\n\nwrote {files}")

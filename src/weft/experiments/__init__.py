@@ -1,6 +1,6 @@
 """Experiments of the source documents, and benchmarks.
 
-Each experiment has a module `experiment` with `reproduce(folder, quick=, progress=)` and
+Each experiment has a module `experiment` with `reproduce(folder, quick=, track=)` and
 `table(results)`; `weft reproduce NAME` runs it and `weft bench` runs the benchmarks.
 
 harness      processes, checkpoints, machine description, result files

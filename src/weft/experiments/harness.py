@@ -11,7 +11,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
 import weft
+from weft.progress import Track
 from weft.report.figures import Series, line_figure
 from weft.report.page import Figure, Section, write_report
 
@@ -27,8 +28,11 @@ PROCESSES = 2
 """Processes of an experiment, each on a core of its own."""
 
 Unit = TypeVar("Unit")
-Progress = Callable[[list[Any]], Iterable[Any]]
-"""Callback that receives the list of steps, yields each of them and shows how many are done."""
+ExperimentResults = Mapping[str, Any]
+"""What an experiment stores in its `results.json`."""
+
+ResultRows = Sequence[Mapping[str, Any]]
+"""Rows of such results."""
 
 
 class Keyed:
@@ -118,13 +122,13 @@ class Checkpoint:
         steps: Sequence[Stored],
         *,
         processes: int,
-        progress: Progress,
+        track: Track,
     ) -> Iterator[tuple[Stored, Any]]:
         """Yield each step with its result; stored results are not computed again."""
         new = in_processes(
             function, [step for step in steps if step.key not in self.known], processes=processes
         )
-        for step in progress(list(steps)):
+        for step in track(list(steps)):
             if step.key not in self.known:
                 self._store(step.key, next(new))
             yield step, self.known[step.key]

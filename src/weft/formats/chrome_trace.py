@@ -20,7 +20,7 @@ from weft.typed import typed
 
 MICROSECONDS = 1e6
 
-Event = dict[str, Any]
+TraceEvent = dict[str, Any]
 
 
 @typed
@@ -82,8 +82,8 @@ def _places(cluster: Cluster) -> list[tuple[int, int]]:
     return [(nodes.index(node) + 1, d + 1) for d, node in enumerate(cluster.nodes)]
 
 
-def _metadata(cluster: Cluster, place: list[tuple[int, int]]) -> list[Event]:
-    events: list[Event] = []
+def _metadata(cluster: Cluster, place: list[tuple[int, int]]) -> list[TraceEvent]:
+    events: list[TraceEvent] = []
     for i, node in enumerate(dict.fromkeys(cluster.nodes), 1):
         events += _named("process", i, 0, node, order=i)
     for d, (pid, tid) in enumerate(place):
@@ -92,7 +92,7 @@ def _metadata(cluster: Cluster, place: list[tuple[int, int]]) -> list[Event]:
     return events
 
 
-def _named(what: str, pid: int, tid: int, name: str, *, order: int) -> list[Event]:
+def _named(what: str, pid: int, tid: int, name: str, *, order: int) -> list[TraceEvent]:
     """Return the events that name a process or a thread and give its place."""
     return [
         {"ph": "M", "name": f"{what}_{key}", "pid": pid, "tid": tid, "args": args}
@@ -100,7 +100,7 @@ def _named(what: str, pid: int, tid: int, name: str, *, order: int) -> list[Even
     ]
 
 
-def _complete(row: _TraceRow, workload: Workload, place: list[tuple[int, int]]) -> Event:
+def _complete(row: _TraceRow, workload: Workload, place: list[tuple[int, int]]) -> TraceEvent:
     workflow = workload.problem_of(row.job).workflow
     kind = workflow.kinds[int(workflow.kind[row.task])]
     args: dict[str, Any] = {
@@ -127,7 +127,7 @@ def _complete(row: _TraceRow, workload: Workload, place: list[tuple[int, int]]) 
 
 def _flows(
     rows: list[_TraceRow], workload: Workload, place: list[tuple[int, int]], trace: Trace | None
-) -> list[Event]:
+) -> list[TraceEvent]:
     """Return one arrow per transfer between devices, from the earliest source."""
     done: dict[tuple[int, int], list[_TraceRow]] = defaultdict(list)
     for row in rows:
@@ -163,7 +163,7 @@ def _taken(trace: Trace, job: int, edge: int) -> bool:
 
 def _arrow(
     number: int, giver: _TraceRow, taker: _TraceRow, place: list[tuple[int, int]], data: float
-) -> list[Event]:
+) -> list[TraceEvent]:
     # Viewers tie an arrow to the slice around its time; the end of a slice is outside it.
     sent = giver.start + 0.999 * (giver.finish - giver.start)
     shared = {"name": "data", "cat": "transfer", "id": number}

@@ -11,10 +11,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from weft.arguments import shown
 from weft.errors import InvalidInput, UnknownName
@@ -27,9 +26,8 @@ from weft.formats.parsing.source import (
     read_bytes,
     write_bytes,
 )
+from weft.model.columns import Numbers
 from weft.registry import closest
-
-Numbers: TypeAlias = npt.NDArray[np.floating[Any]]
 
 FORMAT, VERSION = "weft-model", 2
 KEYS = ("format", "version", "kind", "name", "about", "settings", "arrays", "training")

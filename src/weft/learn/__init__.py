@@ -5,7 +5,7 @@
 - `ppo`: proximal policy optimisation with masked actions
 - `rendering`: the state of a simulation as text
 - `replay_memory`: episodes, drawn by priority
-- `settings`: checks of settings, records of trainings, progress callbacks
+- `settings`: checks of settings, records of trainings
 - `value_networks`: networks of one output and their fit
 - `conditional`: streams of conditional jobs
 - `durations`: task durations and choices by them

@@ -13,7 +13,6 @@ large-margin loss lifts its value above the values of the others (Hester et al. 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -22,10 +21,11 @@ import torch
 from torch import Tensor, nn
 
 from weft.learn.replay_memory import Episode, ReplayMemory, make_episode
-from weft.learn.settings import Count, Progress, Settings, TrainingRecord, silent
+from weft.learn.settings import Count, Settings, TrainingRecord
 from weft.learn.value_networks import ValueNetworks
 from weft.model.columns import FloatArray, IntArray
-from weft.policies.q_network import Numbers
+from weft.policies.q_network import NetworkArrays
+from weft.progress import Progress, silent
 from weft.rng import generator
 from weft.typed import typed_dataclass
 
@@ -96,12 +96,12 @@ class Environment(Protocol):
     weights: FloatArray
 
     def run_episode(
-        self, number: int, arrays: Mapping[str, Numbers], exploration: Exploration, episode: Episode
+        self, number: int, arrays: NetworkArrays, exploration: Exploration, episode: Episode
     ) -> int:
         """Fill in an episode, up to its length; return the number of decisions."""
         ...
 
-    def score(self, arrays: Mapping[str, Numbers]) -> tuple[float, float]:
+    def score(self, arrays: NetworkArrays) -> tuple[float, float]:
         """Return the score of choices by networks (lower is better), and their margin."""
         ...
 
@@ -159,7 +159,7 @@ class TrainedDqn(TrainingRecord):
 
     algorithm: ClassVar[str] = "DQN (weft.learn.dqn)"
     recorded: ClassVar[tuple[str, ...]] = ("margin", "episodes", "decisions")
-    arrays: dict[str, Numbers]
+    arrays: NetworkArrays
     settings: DqnSettings
     score: float = np.inf
     margin: float = 0.0
@@ -267,7 +267,7 @@ def _lead_loss(online: QValues, memory: ReplayMemory, places: IntArray, lead: fl
 
 
 def _validate(
-    trained: TrainedDqn, environment: Environment, arrays: dict[str, Numbers], updates: int
+    trained: TrainedDqn, environment: Environment, arrays: NetworkArrays, updates: int
 ) -> bool:
     """Score networks; keep them if they are the best, and return whether they are."""
     score, margin = environment.score(arrays)

@@ -20,9 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from weft.learn.settings import Bound, Count, Positive, Progress, Settings, silent
-from weft.model.columns import BoolArray, FloatArray, IntArray
-from weft.policies.conditional.networks import CLIP, Numbers
+from weft.learn.settings import Bound, Count, Positive, Settings
+from weft.model.columns import BoolArray, FloatArray, IntArray, Numbers
+from weft.policies.conditional.networks import CLIP
+from weft.progress import Progress, silent
 from weft.rng import generator
 from weft.sim.kernel.jit import njit
 from weft.typed import typed_dataclass

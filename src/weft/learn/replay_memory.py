@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from weft.model.columns import FloatArray, IntArray
-from weft.policies.q_network import Numbers
+from weft.model.columns import Float32Array, FloatArray, IntArray
 from weft.sim.kernel.jit import njit_noalloc
 
 if TYPE_CHECKING:
@@ -20,10 +19,10 @@ class Episode(NamedTuple):
     """Decisions of one episode."""
 
     stage: IntArray  # (decisions,)
-    chosen: Numbers  # (decisions, features) of the chosen candidate
+    chosen: Float32Array  # (decisions, features) of the chosen candidate
     kept: IntArray  # (decisions,) number of candidates kept
     shown: IntArray  # (decisions,) place of the demonstrated one among the kept ones, or -1
-    candidates: Numbers  # (decisions, candidates, features)
+    candidates: Float32Array  # (decisions, candidates, features)
     reward: FloatArray  # (decisions, terms) after the decision
 
 

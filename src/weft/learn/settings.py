@@ -1,8 +1,7 @@
-"""Settings of trainings and their bounds, records, and progress callbacks."""
+"""Settings of trainings and their bounds, and records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from math import inf
 from reprlib import repr as short
@@ -12,7 +11,6 @@ from typing import (
     ClassVar,
     Literal,
     NamedTuple,
-    TypeVar,
     get_args,
     get_origin,
     get_type_hints,
@@ -20,10 +18,6 @@ from typing import (
 
 from weft.errors import InvalidInput
 from weft.typed import typed_dataclass
-
-T = TypeVar("T")
-Progress = Callable[[T], None]
-"""Receives the state of a training (a record or a row of its curve) after each step."""
 
 
 def refuse_reset_options(options: object) -> None:
@@ -33,10 +27,6 @@ def refuse_reset_options(options: object) -> None:
             f"options of reset are {short(options)}; this environment has none: give options when "
             "it is made"
         )
-
-
-def silent(_: object) -> None:
-    """Ignore the progress."""
 
 
 class TrainingRecord:
@@ -86,7 +76,7 @@ class Bound(NamedTuple):
 
 Count = Annotated[int, Bound(1)]
 """A number of things, 1 or more."""
-Population = Annotated[int, Bound(4)]
+PopulationSize = Annotated[int, Bound(4)]
 """Candidates per generation of an evolution strategy."""
 Positive = Annotated[float, Bound(0, above=True)]
 """A number above 0."""

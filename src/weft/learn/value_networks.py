@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.learn.settings import Count, Positive, Settings
-from weft.policies.q_network import ARRAYS, Numbers
+from weft.policies.q_network import ARRAYS, NetworkArrays
 from weft.typed import typed_dataclass
 
 
@@ -29,7 +29,7 @@ class ValueNetworks(nn.Module):
             for _ in range(networks)
         )
 
-    def arrays(self) -> dict[str, Numbers]:
+    def arrays(self) -> NetworkArrays:
         """Return the arrays of the compiled networks."""
         stacked = zip(*(_columns(net) for net in self.nets), strict=True)
         return {

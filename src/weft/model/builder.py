@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.arguments import shown
+from weft.arguments import shown, unique_names
 from weft.errors import InvalidInput, MissingExtra, UnknownName
-from weft.model.columns import frozen, offsets, unique_names
+from weft.model.columns import frozen, offsets
 from weft.model.variants import Variant
 from weft.model.workflow import ALWAYS, Choices, Workflow
 from weft.registry import closest

@@ -9,20 +9,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weft.arguments import whole
+from weft.arguments import refuse, refuse_negative, refuse_not_positive, unique_names, whole
 from weft.errors import InvalidInput
-from weft.model.columns import (
-    FloatArray,
-    IntArray,
-    assign,
-    floats,
-    frozen,
-    integers,
-    refuse,
-    refuse_negative,
-    refuse_not_positive,
-    unique_names,
-)
+from weft.model.columns import FloatArray, IntArray, assign, floats, frozen, integers
 from weft.model.machines.device import LARGEST_CURVE, MOST_CORES, Device, Links, curves_of
 from weft.model.machines.setup import ANY_KIND, checked_setup, setup_columns, setup_of_kinds
 from weft.model.network.topology import Routes, Topology

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,9 @@ from weft.errors import InvalidInput
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+Float32Array = NDArray[np.float32]
+Numbers = NDArray[np.floating[Any]]
+"""Floats of either precision."""
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -91,36 +94,3 @@ def equal(one: object, other: object) -> bool:
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
     return bool(one == other)
-
-
-Namer = Callable[[int], str]
-"""Index of an entry -> its name in an error."""
-
-
-def refuse(bad: NDArray[np.bool_], values: NDArray[Any], what: str, rule: str, name: Namer) -> None:
-    """Raise `InvalidInput` for the first entry where `bad` holds, with its value."""
-    if bad.any():
-        first = int(np.flatnonzero(bad)[0])
-        raise InvalidInput(f"{what} of {name(first)} is {values.flat[first]!s}; it must be {rule}")
-
-
-def refuse_negative(values: FloatArray, what: str, name: Namer, *, finite: bool = True) -> None:
-    """Raise unless every entry is zero or more, and (unless `finite` is off) finite."""
-    bad = ~(values >= 0) | (np.isinf(values) if finite else np.zeros(values.shape, bool))
-    refuse(bad, values, what, "a finite number, zero or more" if finite else "zero or more", name)
-
-
-def refuse_not_positive(values: FloatArray, what: str, name: Namer, *, finite: bool = True) -> None:
-    """Raise unless every entry is above zero, and (unless `finite` is off) finite."""
-    bad = ~(values > 0) | (np.isinf(values) if finite else np.zeros(values.shape, bool))
-    refuse(bad, values, what, "a finite number above zero" if finite else "above zero", name)
-
-
-def unique_names(names: Sequence[str], what: str) -> dict[str, int]:
-    """Return name -> index, refusing a name given twice."""
-    index: dict[str, int] = {}
-    for i, name in enumerate(names):
-        if name in index:
-            raise InvalidInput(f"{what} '{name}' is given twice (numbers {index[name]} and {i})")
-        index[name] = i
-    return index

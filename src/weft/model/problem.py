@@ -17,10 +17,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from weft.arguments import refuse
 from weft.display import Displayed
 from weft.errors import InvalidInput, cause
 from weft.model.cluster import Cluster
-from weft.model.columns import FloatArray, IntArray, floats, frozen, refuse
+from weft.model.columns import FloatArray, IntArray, floats, frozen
 from weft.model.costs import ROUNDING, amounts_of, costs_of, needs_of, refuse_times
 from weft.model.workflow import Workflow
 from weft.typed import typed, typed_dataclass

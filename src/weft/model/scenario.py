@@ -9,18 +9,9 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weft.arguments import number
+from weft.arguments import number, refuse, refuse_negative, refuse_not_positive
 from weft.errors import InvalidInput
-from weft.model.columns import (
-    FloatArray,
-    IntArray,
-    as_floats,
-    floats,
-    integers,
-    refuse,
-    refuse_negative,
-    refuse_not_positive,
-)
+from weft.model.columns import FloatArray, IntArray, as_floats, floats, integers
 from weft.model.workload import Workload
 from weft.rng import generator
 from weft.typed import typed, typed_dataclass

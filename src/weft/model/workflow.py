@@ -9,19 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from weft.arguments import refuse, refuse_negative, unique_names
 from weft.errors import InvalidInput
-from weft.model.columns import (
-    FloatArray,
-    IntArray,
-    assign,
-    floats,
-    frozen,
-    integers,
-    offsets,
-    refuse,
-    refuse_negative,
-    unique_names,
-)
+from weft.model.columns import FloatArray, IntArray, assign, floats, frozen, integers, offsets
 from weft.model.variants import Variant, checked_variants
 from weft.typed import typed, typed_dataclass
 

@@ -12,6 +12,7 @@ from math import isfinite
 import numpy as np
 from numpy.typing import ArrayLike
 
+from weft.arguments import refuse, refuse_negative
 from weft.errors import InvalidInput
 from weft.model.cluster import Cluster
 from weft.model.columns import (
@@ -24,8 +25,6 @@ from weft.model.columns import (
     frozen,
     integers,
     offsets,
-    refuse,
-    refuse_negative,
 )
 from weft.model.problem import Problem
 from weft.model.variants import refuse_variants

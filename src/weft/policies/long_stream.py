@@ -19,12 +19,13 @@ from weft.model import Problem, Workload
 from weft.model.columns import FloatArray
 from weft.policies.load import load_kind
 from weft.policies.rules import RulePolicy
+from weft.progress import Progress, silent
 from weft.sim.rule import Rule
 from weft.sim.simulate import simulate as simulate_workload
 from weft.sim.view import Policy
 from weft.typed import typed
 
-Arrivals = Iterable[tuple[float, int]]
+TemplateArrivals = Iterable[tuple[float, int]]
 """(arrival in seconds, template) of each job, sorted by arrival."""
 
 
@@ -64,12 +65,12 @@ class StreamSummary:
 @typed
 def simulate_stream(
     problems: Problem | Sequence[Problem],
-    arrivals: Arrivals,
+    arrivals: TemplateArrivals,
     policy: str | PathLike[str] | Policy = "fifo",
     *,
     part: int = 20_000,
     most: int = 1_000_000,
-    progress: Callable[[StreamSummary], None] | None = None,
+    progress: Progress[StreamSummary] = silent,
 ) -> StreamSummary:
     """Simulate a stream of any length; durations are as estimated.
 
@@ -117,8 +118,7 @@ def simulate_stream(
             )
         else:
             size = min(2 * size, most)
-        if progress is not None:
-            progress(summary)
+        progress(summary)
 
 
 def _simulate_part(

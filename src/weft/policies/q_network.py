@@ -9,24 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import InvalidInput
+from weft.model.columns import Float32Array
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.mlp import layer
 
-Numbers = NDArray[np.float32]
-
 ARRAYS = ("w1", "b1", "w2", "b2", "w3")
 """Names of the stored arrays."""
+
+NetworkArrays = Mapping[str, Float32Array]
+"""The stored arrays by name."""
 
 
 class QNetwork(NamedTuple):
     """Several networks of one shape: the first axis is the network."""
 
-    w1: Numbers  # (networks, features, h)
-    b1: Numbers  # (networks, h)
-    w2: Numbers  # (networks, h, h)
-    b2: Numbers  # (networks, h)
-    w3: Numbers  # (networks, h)
-    space: Numbers  # (2, h) working memory
+    w1: Float32Array  # (networks, features, h)
+    b1: Float32Array  # (networks, h)
+    w2: Float32Array  # (networks, h, h)
+    b2: Float32Array  # (networks, h)
+    w3: Float32Array  # (networks, h)
+    space: Float32Array  # (2, h) working memory
 
 
 def q_network(arrays: Mapping[str, NDArray[Any]], *, networks: int, features: int) -> QNetwork:
@@ -61,7 +63,7 @@ def empty_network(networks: int) -> QNetwork:
 
 
 @njit_noalloc
-def q_value(network: QNetwork, which: int, feature: Numbers) -> float:
+def q_value(network: QNetwork, which: int, feature: Float32Array) -> float:
     """Return the value of one candidate."""
     first, second = network.space[0], network.space[1]
     layer(feature, network.w1[which], network.b1[which], first, False)

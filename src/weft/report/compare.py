@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import Any, TypeAlias
@@ -21,6 +21,7 @@ from weft.planners import Plan
 from weft.planners.bounds import lower_bound
 from weft.planners.planner import EXACT, timed_plan
 from weft.policies import simulate
+from weft.progress import Track
 from weft.registry import closest
 from weft.report.comparison import OBJECTIVES, Comparison, Row
 from weft.report.statistics import Standing, standings
@@ -30,12 +31,8 @@ from weft.typed import typed
 Given: TypeAlias = Problem | Workload | str | PathLike[str]
 """A problem, a workload, or the path of one."""
 
-Contender = Any
+Compared = Any
 """The name of a planner or policy, a planner, or anything that `simulate` takes as a policy."""
-
-CompareProgress = Callable[
-    [Sequence[tuple[Workload, Contender]]], Iterable[tuple[Workload, Contender]]
-]
 
 SAMPLED_ROWS = 20_000
 """Executions of a contender that are kept, beyond the trace of its first scenario."""
@@ -44,7 +41,7 @@ SAMPLED_ROWS = 20_000
 @typed
 def compare(
     problems: Given | Sequence[Given],
-    contenders: Contender | Sequence[Contender],
+    contenders: Compared | Sequence[Compared],
     *,
     scenarios: int = 1,
     seed: int = 0,
@@ -55,7 +52,7 @@ def compare(
     slowdowns: float = 0.0,
     failures: float = 0.0,
     cancellations: float = 0.0,
-    progress: CompareProgress = lambda pairs: pairs,
+    track: Track = iter,
 ) -> Comparison:
     """Run every contender on every problem under the same scenarios.
 
@@ -72,6 +69,7 @@ def compare(
     seconds : time limit of each plan, for planners that search
     objective : what counts: `makespan`, `mean`, `p95` or `p99` of job completion times, or
         `deadline`, the share of jobs in time
+    track : goes through the pairs of a workload and a contender, for example `tqdm.tqdm`
 
     Examples
     --------
@@ -97,7 +95,7 @@ def compare(
     samples: dict[tuple[str, str], tuple[Trace, ...]] = {}
     measured: dict[tuple[str, str], FloatArray] = {}
     labels = _labels(_listed(contenders), chosen)
-    for workload, contender in progress([(w, c) for w in workloads for c in chosen]):
+    for workload, contender in track([(w, c) for w in workloads for c in chosen]):
         row, kept, measured[workload.name, labels[id(contender)]] = _measure(
             workload,
             contender,
@@ -123,7 +121,7 @@ def _listed(given: Any) -> Sequence[Any]:
     return given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
 
 
-def _chosen(contenders: Contender | Sequence[Contender]) -> list[Contender]:
+def _chosen(contenders: Compared | Sequence[Compared]) -> list[Compared]:
     chosen = [load_contender(c) for c in _listed(contenders)]
     if not chosen:
         raise InvalidInput("contenders is empty; name planners or policies (see: weft list)")
@@ -163,7 +161,7 @@ def _lower_bound(workload: Workload) -> float:
 
 def _measure(
     workload: Workload,
-    contender: Contender,
+    contender: Compared,
     name: str,
     futures: list[Scenario],
     bound: float,
@@ -252,26 +250,26 @@ def _bound_for(made: Plan | None, bound: float) -> float:
     return made.bound if made.schedule.copies else max(bound, made.proved)
 
 
-def _given_plan(contender: Contender, workload: Workload) -> list[Plan]:
+def _given_plan(contender: Compared, workload: Workload) -> list[Plan]:
     """Return a contender that is a plan of this very problem: its bound holds."""
     own = isinstance(contender, Plan) and contender.problem is workload.problems[0]
     return [contender] if own else []
 
 
-def _kind(contender: Contender) -> str:
+def _kind(contender: Compared) -> str:
     if isinstance(contender, Plan | Schedule):
         return "plan"
     return "planner" if hasattr(contender, "solve") else "policy"
 
 
-def _name(contender: Contender) -> str:
+def _name(contender: Compared) -> str:
     """Return the name of a planner or policy, of a plan's planner, else of the type."""
     if isinstance(contender, Plan):
         return contender.planner
     return str(getattr(contender, "name", type(contender).__name__.lower()))
 
 
-def _labels(given: Sequence[Any], chosen: Sequence[Contender]) -> dict[int, str]:
+def _labels(given: Sequence[Any], chosen: Sequence[Compared]) -> dict[int, str]:
     """Return distinct names, by paths for trained policies and by kinds."""
     labels: dict[int, str] = {}
     names = Counter(map(_name, chosen))

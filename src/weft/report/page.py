@@ -17,7 +17,7 @@ from weft.report.document import document, embedded_json, facts_html
 from weft.report.gantt.chart import Chart, Drawable
 from weft.report.gantt.html import gantt_fragment
 from weft.report.labels import escaped
-from weft.report.tables import Columns, Row, table_html
+from weft.report.tables import Columns, TableRow, table_html
 
 
 class PageBlock(Protocol):
@@ -56,7 +56,7 @@ class Facts:
 class Table:
     """Rows of dicts as a table; see `weft.report.tables`."""
 
-    rows: Sequence[Row]
+    rows: Sequence[TableRow]
     columns: Columns | None = None
     sort: str | None = None
     caption: str = ""

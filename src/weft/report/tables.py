@@ -22,7 +22,7 @@ from weft.model.explain.quantities import (
 from weft.registry import closest
 from weft.report.labels import escaped
 
-Row = Mapping[str, object]
+TableRow = Mapping[str, object]
 Best = Literal["min", "max"]
 
 
@@ -132,7 +132,7 @@ class _TextTable:
 
 
 def table_text(
-    rows: Iterable[Row], columns: Columns | None = None, *, sort: str | None = None
+    rows: Iterable[TableRow], columns: Columns | None = None, *, sort: str | None = None
 ) -> str:
     """Aligned plain text; the best values carry a star.
 
@@ -161,7 +161,7 @@ def table_text(
 
 
 def table_html(
-    rows: Iterable[Row],
+    rows: Iterable[TableRow],
     columns: Columns | None = None,
     *,
     sort: str | None = None,
@@ -182,7 +182,7 @@ def table_html(
     return f'<div class="wide" tabindex="0"><table>{inner}</table></div>'
 
 
-def _table(rows: Iterable[Row], columns: Columns | None, sort: str | None) -> _TextTable:
+def _table(rows: Iterable[TableRow], columns: Columns | None, sort: str | None) -> _TextTable:
     rows = list(rows)
     keys = list(dict.fromkeys(key for row in rows for key in row))
     made = [
@@ -217,7 +217,7 @@ def _order(value: object) -> tuple[int, float, str]:
     return (2, 0.0, "") if value is None else (1, 0.0, str(value))
 
 
-def _marked_rows(column: Column, rows: Sequence[Row], values: list[object]) -> list[int]:
+def _marked_rows(column: Column, rows: Sequence[TableRow], values: list[object]) -> list[int]:
     if column.marked:
         return [i for i, row in enumerate(rows) if row.get(column.marked)]
     return _best_rows(values, column.best) if column.best else []

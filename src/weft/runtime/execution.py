@@ -36,7 +36,7 @@ from weft.runtime.fingerprints import task_fingerprints
 from weft.runtime.inputs.variants import ChosenVariants
 from weft.runtime.journal import Journal, check_run_id, default_folder, resume_promise
 from weft.runtime.options import RunOptions
-from weft.runtime.progress import Progress
+from weft.runtime.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from weft.learn.durations.end_time import Forecast
@@ -137,7 +137,7 @@ class WorkflowRun:
         fixed = isinstance(self.picked.decider, Schedule)
         journal = self._journal()  # first, since a run that is under way elsewhere is refused
         _say(resume_promise(s.run_id, keep=s.keep, schedule=fixed), shown=s.progress)
-        display = Progress()
+        display = ProgressDisplay()
         observers = self._observers(journal, display)
         driver = self._driver(observers)
         try:
@@ -217,7 +217,7 @@ class WorkflowRun:
             f"policy is a {type(chosen).__name__}; give a planner, a policy, a Schedule or a name"
         )
 
-    def _observers(self, journal: Journal | None, display: Progress) -> list[Observer]:
+    def _observers(self, journal: Journal | None, display: ProgressDisplay) -> list[Observer]:
         app, s = self.app, self.settings
         return [
             *([journal] if journal else ()),
@@ -239,7 +239,7 @@ class WorkflowRun:
             grown=(lambda cluster: Workload.of(self._estimated(cluster))) if real else None,
         )
 
-    def _forecast(self, display: Progress) -> Forecaster | None:
+    def _forecast(self, display: ProgressDisplay) -> Forecaster | None:
         """Forecast the end of a planned run, and announce it."""
         if not isinstance(self.decider, PlanDecider):
             return None

@@ -30,7 +30,7 @@ EVERY = 0.2
 """Seconds between two updates."""
 
 
-class Progress(Observer):
+class ProgressDisplay(Observer):
     """A display, updated in a thread; off unless the stream is a terminal.
 
     Parameters

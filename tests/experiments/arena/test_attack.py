@@ -54,12 +54,12 @@ def test_annealing_finds_worse_than_its_start():
 def test_progress_counts_every_problem():
     seen = []
 
-    def progress(steps):
+    def track(steps):
         for step in steps:
             seen.append(step)
             yield step
 
-    attack("olb", "heft", tasks=3, devices=1, runs=2, steps=3, progress=progress)
+    attack("olb", "heft", tasks=3, devices=1, runs=2, steps=3, track=track)
     assert seen == [0, 1, 2, 3, 4, 5]
 
 

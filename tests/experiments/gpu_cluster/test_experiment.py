@@ -226,17 +226,17 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
         return run_point(point)
 
     path = tmp_path / "progress.jsonl"
-    first = Checkpoint(path, "mark").run(noting, units, processes=1, progress=iter)
+    first = Checkpoint(path, "mark").run(noting, units, processes=1, track=iter)
     kept = [next(first), next(first)]
     with path.open("a", encoding="utf-8") as file:
         file.write('{"key": "cut o')  # stopped while writing
     played.clear()
-    again = list(Checkpoint(path, "mark").run(noting, units, processes=1, progress=iter))
+    again = list(Checkpoint(path, "mark").run(noting, units, processes=1, track=iter))
     assert played == [3]
     assert again[:2] == kept
     assert len(Checkpoint(path, "mark").known) == 3  # what came after the cut is whole
     played.clear()
-    list(Checkpoint(path, "another mark").run(noting, units, processes=1, progress=iter))
+    list(Checkpoint(path, "another mark").run(noting, units, processes=1, track=iter))
     assert played == [1, 2, 3]
 
 

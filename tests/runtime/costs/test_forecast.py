@@ -18,7 +18,7 @@ from weft.runtime import Forecaster, History
 from weft.runtime.costs.forecast import live_state
 from weft.runtime.costs.measurements import Measurement
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.progress import Progress
+from weft.runtime.progress import ProgressDisplay
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_a_forecaster_follows_the_run():
     assert later.now == 2.0
     assert later.median > forecaster.first.median
     stream = io.StringIO()
-    display = Progress(stream, force=True, width=80)
+    display = ProgressDisplay(stream, force=True, width=80)
     display.forecaster = forecaster
     display.draw(life, 2.0)
     low, high = later.most

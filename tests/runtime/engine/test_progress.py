@@ -21,7 +21,7 @@ import pytest
 from tests.support.waiting import WAIT_LIMIT
 from weft.model import Problem, Workload
 from weft.runtime.engine.live_lifecycle import LiveLifecycle
-from weft.runtime.progress import ROWS, Progress, device_lines, status_lines, summary
+from weft.runtime.progress import ROWS, ProgressDisplay, device_lines, status_lines, summary
 from weft.runtime.status import StatusReader
 
 
@@ -93,7 +93,7 @@ class Terminal:
 
 def test_pictures_replace_each_other_and_leave_nothing():
     stream = io.StringIO()
-    watcher = Progress(stream, force=True, width=60, predicted=8.0)
+    watcher = ProgressDisplay(stream, force=True, width=60, predicted=8.0)
     life = busy(8)
     for now in (1.0, 2.0):
         watcher.draw(life, now)
@@ -109,7 +109,7 @@ def test_pictures_replace_each_other_and_leave_nothing():
 
 
 def test_the_end_is_foretold_by_what_is_done():
-    watcher = Progress(io.StringIO(), force=True, predicted=100.0)
+    watcher = ProgressDisplay(io.StringIO(), force=True, predicted=100.0)
     life = busy(1, tasks=4)
     watcher._weigh(life)
     watcher._done = 1.0

@@ -41,7 +41,7 @@ def _seconds(text: str) -> float:
 
 def run(args: argparse.Namespace) -> None:
     """Choose and print."""
-    from weft.cli.output import notice, progress, show_answer
+    from weft.cli.output import notice, show_answer, track
 
     with notice(f"reading {args.file.name}"):
         from weft.formats import load, load_cluster
@@ -55,6 +55,6 @@ def run(args: argparse.Namespace) -> None:
         budget=args.budget,
         **planning(args),
         whole_nodes=args.whole_nodes,
-        progress=lambda clusters: progress(clusters, what="clusters"),
+        track=lambda clusters: track(clusters, what="clusters"),
     )
     show_answer(args, found.as_dict(), sizing_text(found), lambda path: save_front(found, path))

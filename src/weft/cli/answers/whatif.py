@@ -103,7 +103,7 @@ def _text(answer: WhatIf) -> str:
 
 
 def _tornado(problem: Problem, args: argparse.Namespace) -> None:
-    from weft.cli.output import progress, show_answer
+    from weft.cli.output import show_answer, track
     from weft.planners.whatif import tornado
     from weft.report.answers import save_tornado, tornado_text
 
@@ -111,6 +111,6 @@ def _tornado(problem: Problem, args: argparse.Namespace) -> None:
         problem,
         share=args.share,
         **planning(args),
-        progress=lambda pairs: progress(pairs, total=len(pairs), what="what if"),
+        track=lambda pairs: track(pairs, total=len(pairs), what="what if"),
     )
     show_answer(args, found.as_dict(), tornado_text(found), lambda path: save_tornado(found, path))

@@ -129,7 +129,7 @@ def _export(args: argparse.Namespace, chosen: Sequence[ArenaInstance]) -> None:
 
 
 def _contend(args: argparse.Namespace, chosen: Sequence[ArenaInstance]) -> None:
-    from weft.cli.output import progress
+    from weft.cli.output import track
     from weft.experiments.arena.contest import contend
     from weft.report.tables import Column
 
@@ -138,7 +138,7 @@ def _contend(args: argparse.Namespace, chosen: Sequence[ArenaInstance]) -> None:
         chosen,
         seconds=args.seconds,
         seed=args.seed,
-        progress=lambda who: progress(who, total=len(who), what="arena"),
+        track=lambda who: track(who, total=len(who), what="arena"),
     )
     origins = [Column(key, places=3) for key in dict.fromkeys(i.origin for i in chosen)]
     last = [Column("worst", places=3), Column("best_known", f"best known of {len(chosen)}")]
@@ -148,13 +148,13 @@ def _contend(args: argparse.Namespace, chosen: Sequence[ArenaInstance]) -> None:
 
 
 def _certify(args: argparse.Namespace, chosen: Sequence[ArenaInstance]) -> None:
-    from weft.cli.output import progress
+    from weft.cli.output import track
     from weft.experiments.arena.contest import certify
     from weft.report.tables import Column
 
     rows = [
         certify(i, seconds=args.seconds, seed=args.seed)
-        for i in progress(chosen, total=len(chosen), what="certificates")
+        for i in track(chosen, total=len(chosen), what="certificates")
     ]
     records = [Column("best", "best known (s)"), Column("reached", "reached (s)"), "record"]
     bounds = [Column("bound", "bound (s)"), Column("again", "again (s)"), "certificate"]
@@ -162,13 +162,13 @@ def _certify(args: argparse.Namespace, chosen: Sequence[ArenaInstance]) -> None:
 
 
 def _improve(args: argparse.Namespace, chosen: Sequence[ArenaInstance]) -> None:
-    from weft.cli.output import progress
+    from weft.cli.output import track
     from weft.experiments.arena.contest import improve
     from weft.experiments.arena.library import save_library
 
     made = [
         improve(i, seconds=args.seconds, seed=args.seed) if i.available else i
-        for i in progress(chosen, total=len(chosen), what="records")
+        for i in track(chosen, total=len(chosen), what="records")
     ]
     save_library(made, args.improve)
     _list(args, made)

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Attack, write and print."""
-    from weft.cli.output import emit, notice, progress
+    from weft.cli.output import emit, notice, track
 
     with notice(f"attacking {args.contender}"):
         from weft.experiments.arena.attack import attack
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
         args.contender,
         args.against,
         **options_of(args, "tasks", "devices", "runs", "steps", "seconds", "seed"),
-        progress=lambda steps: progress(steps, total=len(steps), what="attack"),
+        track=lambda steps: track(steps, total=len(steps), what="attack"),
     )
     if args.out is not None:
         save(found.worst.problem, args.out)

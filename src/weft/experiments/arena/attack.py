@@ -9,7 +9,6 @@ tasks or links that are as good as absent.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +20,7 @@ from weft.model import Problem
 from weft.model.columns import FloatArray
 from weft.planners.planner import plan
 from weft.policies import simulate
+from weft.progress import Track
 from weft.rng import generator
 from weft.runtime.deciders.contender import load_contender
 from weft.typed import typed
@@ -30,8 +30,6 @@ LEAST, MOST = 0.1, 10.0
 
 HOT, COLD = 0.15, 0.005
 """First and last temperature, in units of the logarithm of the ratio."""
-
-AttackProgress = Callable[[range], Iterable[int]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +117,7 @@ def attack(
     steps: int = 300,
     seconds: float | None = None,
     seed: int = 0,
-    progress: AttackProgress = iter,
+    track: Track = iter,
 ) -> Attack:
     """Search problems on which `contender` takes much longer than `against`.
 
@@ -130,6 +128,7 @@ def attack(
     tasks, devices : size of the problems
     runs, steps : annealing runs from different starts, and problems per run
     seconds : time limit of each plan, for planners that search
+    track : goes through the steps, for example `tqdm.tqdm`
 
     Examples
     --------
@@ -153,7 +152,7 @@ def attack(
 
     found: list[WorstCase] = []
     random = generator(seed, "attack")
-    for step in progress(range(runs * steps)):
+    for step in track(range(runs * steps)):
         run, k = divmod(step, steps)
         name = f"{names[0]}-against-{names[1]}-{seed}-{run}"
         if k == 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,9 +16,8 @@ from weft.model import Schedule
 from weft.model.check import check
 from weft.planners.bounds import lower_bound
 from weft.planners.planner import EXACT, plan
+from weft.progress import Track
 from weft.runtime.deciders.contender import load_contender
-
-ArenaProgress = Callable[[list[Any]], Iterable[Any]]
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def contend(
     *,
     seconds: float,
     seed: int = 0,
-    progress: ArenaProgress = iter,
+    track: Track = iter,
 ) -> list[dict[str, Any]]:
     """Return one row per contender: makespan over best known, time per instance.
 
@@ -84,7 +83,7 @@ def contend(
     for contender in contenders:  # compile, or read the cache, before the clock starts
         makespan(problems[0], contender, seconds=seconds, seed=seed)
     rows = []
-    for contender in progress(contenders):
+    for contender in track(contenders):
         begin = time.perf_counter()
         own = [makespan(problem, contender, seconds=seconds, seed=seed) for problem in problems]
         spent = (time.perf_counter() - begin) / len(problems)

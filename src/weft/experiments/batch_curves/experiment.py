@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.experiments.harness import Progress, describe_machine, write_results
+from weft.experiments.harness import describe_machine, write_results
 from weft.formats.native.stream_toml import load_stream
 from weft.learn.conditional.index import IndexSettings, tune_index
 from weft.learn.conditional.scores import completions, service_figures
@@ -26,6 +26,7 @@ from weft.policies.conditional.evaluate import WINDOW, watched_task, with_first
 from weft.policies.conditional.rules import ConditionalRule
 from weft.policies.conditional.view_policy import RuleViewPolicy
 from weft.policies.load import load_policy
+from weft.progress import Track
 from weft.report.page import Section, Table, Text, write_report
 from weft.report.tables import Column, table_text
 from weft.sim.vector.batch import StepOptions
@@ -126,15 +127,13 @@ def constant(stream: ConditionalStream) -> ConditionalStream:
     return _on(stream, dataclasses.replace(stream.problem.cluster, batch_curve={}))
 
 
-def reproduce(
-    folder: str | Path, *, quick: bool = False, progress: Progress = iter
-) -> dict[str, Any]:
+def reproduce(folder: str | Path, *, quick: bool = False, track: Track = iter) -> dict[str, Any]:
     """Choose and compare under every curve; write and return the results."""
     begin, used = time.perf_counter(), time.process_time()
     sizes = QUICK if quick else ExperimentSizes()
     base = load_stream("conditional-paper").with_jobs(sizes.jobs)
     cases = [(name, load) for load in LOADS for name in CURVES]
-    found = [compare_choices(base, name, load, sizes) for name, load in progress(cases)]
+    found = [compare_choices(base, name, load, sizes) for name, load in track(cases)]
     results: dict[str, Any] = {
         "experiment": "batch-curves",
         "quick": quick,

@@ -16,10 +16,10 @@ import numpy as np
 from weft.errors import MissingExtra
 from weft.experiments.benchmarks.speed import BenchMeasure
 from weft.formats.native.stream_toml import load_stream
-from weft.model.columns import BoolArray, IntArray
+from weft.model.columns import BoolArray, IntArray, Numbers
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.network_policy import NetworkPolicy
-from weft.policies.conditional.networks import Network, Numbers, choose, working_space
+from weft.policies.conditional.networks import Network, choose, working_space
 from weft.policies.conditional.rules import ConditionalRule
 from weft.policies.conditional.trained_network import read_network
 from weft.sim.kernel.jit import njit_noalloc

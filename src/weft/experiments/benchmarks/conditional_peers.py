@@ -13,10 +13,10 @@ import torch
 
 from weft.experiments.onnx_session import onnx_session
 from weft.learn.ppo import PpoSettings
-from weft.model.columns import BoolArray, IntArray
+from weft.model.columns import BoolArray, IntArray, Numbers
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.network_policy import NetworkPolicy
-from weft.policies.conditional.networks import Network, Numbers, arrays_of
+from weft.policies.conditional.networks import Network, arrays_of
 from weft.policies.onnx_export import export_onnx
 from weft.sim.vector.batch import StepBatch, StepOptions
 

@@ -19,7 +19,7 @@ from weft.policies.conditional.rules import RULES, ConditionalRule
 from weft.policies.conditional.trained_network import TrainedNetwork, read_network
 from weft.sim.vector.batch import Idle, StepBatch, StepOptions
 
-Group = Literal["paper rule", "rule", "fixed", "adaptive"]
+ContenderGroup = Literal["paper rule", "rule", "fixed", "adaptive"]
 ORDER = ("pi0", "pi1", "pi2", "pi3", "pi4", "best", "any", "paper-best")
 """Order of the policies in tables and figures."""
 PAPER_RULES = ("unit-fifo", "unit-mru", "unit-depth-first")
@@ -30,7 +30,7 @@ class StreamContender:
     """A rule or a learned policy, with its observation options."""
 
     name: str
-    group: Group
+    group: ContenderGroup
     who: ConditionalRule | TrainedNetwork | PairPolicy
     options: StepOptions
 

@@ -15,7 +15,8 @@ from weft.experiments.conditional import report
 from weft.experiments.conditional.page import page_tables
 from weft.experiments.conditional.runs import ConditionalPlan, RunSetup, StepSeeds, run_steps
 from weft.experiments.conditional.statistics import ConditionalResults, summarise
-from weft.experiments.harness import Checkpoint, Progress, finish
+from weft.experiments.harness import Checkpoint, finish
+from weft.progress import Track
 from weft.report.tables import Column, Columns, table_text
 
 FULL = ConditionalPlan(10_000, StepSeeds(40, 6, regular=5, rollout=1), streams=60, processes=2)
@@ -26,7 +27,7 @@ def reproduce(
     folder: str | Path,
     *,
     quick: bool = False,
-    progress: Progress = iter,
+    track: Track = iter,
     plan: ConditionalPlan | None = None,
 ) -> dict[str, Any]:
     """Run all steps; write and return the results.
@@ -38,7 +39,7 @@ def reproduce(
     setup = RunSetup(plan)
     found = ConditionalResults(setup)
     checkpoint = Checkpoint.of(folder, plan, list(setup.entered))
-    for step, result in run_steps(setup, checkpoint, progress):
+    for step, result in run_steps(setup, checkpoint, track):
         found.add(step, result)
     results = summarise(found, quick=quick)
     results["seconds"] = time.perf_counter() - begin

@@ -13,10 +13,10 @@ import numpy as np
 
 from weft.learn import ppo
 from weft.learn.conditional.training import longest_path
-from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.columns import BoolArray, FloatArray, IntArray, Numbers
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import options_of
-from weft.policies.conditional.networks import Numbers, arrays_of
+from weft.policies.conditional.networks import arrays_of
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.sim.vector.batch import Idle, StepBatch
 

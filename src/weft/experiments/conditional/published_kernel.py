@@ -20,7 +20,7 @@ from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream, in_ticks
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.records import record
-from weft.sim.kernel.tables import Table
+from weft.sim.kernel.tables import RecordTable
 
 CONFIG = record("hold expiry", "single_event heap_order watched")
 # hold: ticks for which a unit that waits is held; watched: the task whose choice is estimated
@@ -38,14 +38,14 @@ FIFO, MRU, DEPTH_FIRST = range(3)
 class PublishedTables(NamedTuple):
     """One simulation; times are in ticks."""
 
-    config: Table  # (1,)
-    world: Table  # (1,)
+    config: RecordTable  # (1,)
+    world: RecordTable  # (1,)
     duration: FloatArray  # (kinds, units)
     after: IntArray  # (jobs, kinds) the task after each task; END: none
-    job: Table  # (jobs,)
-    unit: Table  # (units,)
-    event: Table  # (jobs,) a heap
-    queue: Table  # (kinds, jobs) a heap each
+    job: RecordTable  # (jobs,)
+    unit: RecordTable  # (units,)
+    event: RecordTable  # (jobs,) a heap
+    queue: RecordTable  # (kinds, jobs) a heap each
     waiting: IntArray  # (kinds,) length of each queue
 
 
@@ -96,7 +96,7 @@ def make_tables(
 
 
 @njit_inline
-def _before(heap: Table, a: int, b: int) -> bool:
+def _before(heap: RecordTable, a: int, b: int) -> bool:
     """Return whether entry a of a heap comes before entry b."""
     if heap[a].time != heap[b].time:
         return bool(heap[a].time < heap[b].time)
@@ -106,13 +106,13 @@ def _before(heap: Table, a: int, b: int) -> bool:
 
 
 @njit_inline
-def _copy(heap: Table, to: int, source: int) -> None:
+def _copy(heap: RecordTable, to: int, source: int) -> None:
     heap[to].time, heap[to].since = heap[source].time, heap[source].since
     heap[to].job, heap[to].task = heap[source].job, heap[source].task
 
 
 @njit_noalloc
-def push(heap: Table, size: int, time: float, since: float, job: int, task: int) -> None:
+def push(heap: RecordTable, size: int, time: float, since: float, job: int, task: int) -> None:
     """Add an entry to a heap with `size` entries."""
     at = size
     while at > 0:
@@ -128,7 +128,7 @@ def push(heap: Table, size: int, time: float, since: float, job: int, task: int)
 
 
 @njit_noalloc
-def pop(heap: Table, size: int) -> None:
+def pop(heap: RecordTable, size: int) -> None:
     """Take the first entry, which must have been read, off a heap with `size` entries."""
     last, at = size - 1, 0
     while 2 * at + 1 < last:

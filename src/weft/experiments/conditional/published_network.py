@@ -25,7 +25,7 @@ from weft.experiments.conditional.published_kernel import (
     run_rule,
     step,
 )
-from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.columns import BoolArray, FloatArray, IntArray, Numbers
 from weft.model.conditional_stream import ConditionalStream, ticked
 from weft.policies.conditional.evaluate import (
     MAX_STEPS_PER_JOB,
@@ -33,12 +33,12 @@ from weft.policies.conditional.evaluate import (
     options_of,
     watched_task,
 )
-from weft.policies.conditional.networks import Network, Numbers, choose, working_space
+from weft.policies.conditional.networks import Network, choose, working_space
 from weft.policies.conditional.trained_network import TrainedNetwork, read_network
 from weft.registry import closest
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.records import record
-from weft.sim.kernel.tables import Table
+from weft.sim.kernel.tables import RecordTable
 from weft.sim.vector.batch import StepBatch
 
 OBSERVATION = record("age_scale queue_scale span", "ages estimate units detail")  # its settings
@@ -235,7 +235,7 @@ class _NetworkRunner:
 def run_network_compiled(
     sim: PublishedTables,
     network: Network,
-    settings: Table,
+    settings: RecordTable,
     seen: Numbers,
     mask: BoolArray,
     ready: IntArray,
@@ -284,7 +284,7 @@ def _shorten_waits(sim: PublishedTables, left: IntArray, actions: IntArray) -> N
 
 
 @njit_noalloc
-def observe(sim: PublishedTables, settings: Table, seen: Numbers) -> None:
+def observe(sim: PublishedTables, settings: RecordTable, seen: Numbers) -> None:
     """Write the observation, as `weft.sim.vector.observation` does."""
     kinds, now = len(sim.waiting), sim.world[0].now
     ages, scale = settings[0].ages, settings[0].age_scale
@@ -315,7 +315,7 @@ def observe(sim: PublishedTables, settings: Table, seen: Numbers) -> None:
 
 
 @njit_inline
-def _observe_units(sim: PublishedTables, settings: Table, seen: Numbers, at: int) -> None:
+def _observe_units(sim: PublishedTables, settings: RecordTable, seen: Numbers, at: int) -> None:
     kinds, now = len(sim.waiting), sim.world[0].now
     for d in range(len(sim.unit)):
         unit = sim.unit[d]

@@ -14,7 +14,7 @@ from weft.experiments.harness import line, write_experiment_page
 from weft.report.figures import Series
 from weft.report.page import Facts, Figure, Figures, PageBlock, Section, Table, Text
 from weft.report.palette import colors_by_name
-from weft.report.tables import Column, Columns, Row
+from weft.report.tables import Column, Columns, TableRow
 
 FAR = 2.2
 """Rules this many times slower are named below Figure 3 and not drawn."""
@@ -233,7 +233,7 @@ def _relative(rows: Sequence[Mapping[str, Any]], name: str) -> Series:
 
 def _numbers_table(document: Document, waiting: str) -> Table:
     points = [f"{p:g}" for p in document["probabilities"]]
-    rows: list[Row] = [
+    rows: list[TableRow] = [
         {"policy": name} | {p: f"{x:.2f}" for p, x in zip(points, document[key], strict=True)}
         for name, key in (("bound", "bound"), ("authors' pi4", "published_pi4"))
     ]

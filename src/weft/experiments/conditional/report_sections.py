@@ -11,7 +11,7 @@ from weft.experiments.harness import line
 from weft.model.columns import FloatArray
 from weft.report.figures import Series
 from weft.report.page import Figure, Figures, PageBlock, Table, Text
-from weft.report.tables import Column, Columns, Row
+from weft.report.tables import Column, Columns, TableRow
 
 Document = Mapping[str, Any]
 SIZE = (4.8, 3.5)
@@ -136,7 +136,7 @@ def any_graph(document: Document) -> list[PageBlock]:
 
 def rollouts(document: Document) -> list[PageBlock]:
     """Show rollouts beside the policies they are built on."""
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for found in document["rollouts"]:
         line = {f"{name}_over": ratio for name, ratio in found["over_authors"].items()}
         rows.append(
@@ -174,7 +174,7 @@ def rollouts(document: Document) -> list[PageBlock]:
 def regular(document: Document) -> list[PageBlock]:
     """Show results with a job every 8 ms."""
     points = [f"{p:g}" for p in document["probabilities"]]
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for found in document["regular"]:
         line = {
             p: "\u221e" if x is None else f"{x:.2f}"
@@ -316,7 +316,7 @@ def _slow_table(
 ) -> Table:
     points = [p for p in (0.1, 0.5, 0.9) if p in document["probabilities"]]
     units = list(dict.fromkeys(row["unit"] for row in rows))
-    table: list[Row] = []
+    table: list[TableRow] = []
     for name in names:
         for p in points:
             own = {

@@ -19,7 +19,7 @@ from weft.experiments.conditional.contenders import (
     contenders,
     number,
 )
-from weft.experiments.harness import Checkpoint, Keyed, Progress
+from weft.experiments.harness import Checkpoint, Keyed
 from weft.formats.native.stream_toml import load_stream
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import Arrivals, ConditionalStream
@@ -27,6 +27,7 @@ from weft.policies.conditional.pair_network import PairPolicy
 from weft.policies.conditional.rollout import Rollout
 from weft.policies.conditional.rules import ConditionalRule
 from weft.policies.conditional.trained_network import TrainedNetwork
+from weft.progress import Track
 from weft.sim.vector.batch import Idle, StepBatch, StepOptions
 
 PROBABILITIES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -308,11 +309,7 @@ def _run_in_worker(plan: ConditionalPlan, step: Step) -> Any:
     return _SETUPS[plan].run(step)
 
 
-def run_steps(
-    setup: RunSetup, checkpoint: Checkpoint, progress: Progress
-) -> Iterator[tuple[Step, Any]]:
+def run_steps(setup: RunSetup, checkpoint: Checkpoint, track: Track) -> Iterator[tuple[Step, Any]]:
     """Yield each step with its result, in order, in the processes of the plan."""
     function = setup.run if setup.plan.processes <= 1 else partial(_run_in_worker, setup.plan)
-    return checkpoint.run(
-        function, setup.steps(), processes=setup.plan.processes, progress=progress
-    )
+    return checkpoint.run(function, setup.steps(), processes=setup.plan.processes, track=track)

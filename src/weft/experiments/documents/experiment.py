@@ -19,7 +19,6 @@ from weft.experiments.harness import (
     PROCESSES,
     Checkpoint,
     Keyed,
-    Progress,
     Stopwatch,
     describe_machine,
     fingerprint,
@@ -27,6 +26,7 @@ from weft.experiments.harness import (
     write_experiment_page,
     write_results,
 )
+from weft.progress import Track
 from weft.report.page import Facts, Section, Table, Text
 from weft.report.palette import colors_by_name
 from weft.report.tables import Column, Columns, table_text
@@ -45,9 +45,7 @@ class DocumentStep(Keyed, key="{name}"):
     quick: bool
 
 
-def reproduce(
-    folder: str | Path, *, quick: bool = False, progress: Progress = iter
-) -> dict[str, Any]:
+def reproduce(folder: str | Path, *, quick: bool = False, track: Track = iter) -> dict[str, Any]:
     """Run the four experiments; write and return verdicts.
 
     Every experiment also writes its own results and report, into a folder of its name.
@@ -56,9 +54,9 @@ def reproduce(
     steps = [DocumentStep(name, str(folder / name), quick) for name in JUDGES]
     checkpoint = Checkpoint(folder / "progress.jsonl", fingerprint(steps, list(JUDGES)))
     alone = [step for step in steps if step.name in ALONE]
-    spent = dict(checkpoint.run(run_document, alone, processes=PROCESSES, progress=progress))
+    spent = dict(checkpoint.run(run_document, alone, processes=PROCESSES, track=track))
     rest = [step for step in steps if step.name not in ALONE]
-    spent |= dict(checkpoint.run(run_document, rest, processes=1, progress=progress))
+    spent |= dict(checkpoint.run(run_document, rest, processes=1, track=track))
     found = {step.name: _read(step, spent[step]) for step in steps}
     rows = verdicts(found)
     results: dict[str, Any] = {

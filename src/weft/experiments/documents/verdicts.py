@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
-Results = Mapping[str, Any]
-Row = dict[str, str]
+from weft.experiments.harness import ExperimentResults
+
+VerdictRow = dict[str, str]
 HOLDS, FAILS = "holds", "does not hold"
 UNMEASURED = "not measured"
 
 
-def row(claim: str, published: str, measured: str, verdict: bool | str) -> Row:
+def row(claim: str, published: str, measured: str, verdict: bool | str) -> VerdictRow:
     """Return a row; a verdict of True or False becomes words."""
     text = verdict if isinstance(verdict, str) else (HOLDS if verdict else FAILS)
     return {"claim": claim, "published": published, "measured": measured, "verdict": text}
 
 
-def gpu_cluster(results: Results) -> list[Row]:
+def gpu_cluster(results: ExperimentResults) -> list[VerdictRow]:
     """Return the claims on GPU clusters, as that experiment judges them."""
     words = {"confirmed": HOLDS, "not confirmed": FAILS}
     return [
@@ -32,7 +32,7 @@ def gpu_cluster(results: Results) -> list[Row]:
     ]
 
 
-def imitation(results: Results) -> list[Row]:
+def imitation(results: ExperimentResults) -> list[VerdictRow]:
     """Return the claims of the DeepSched document."""
 
     def over(part: str, group: str, who: str) -> float:
@@ -91,7 +91,7 @@ def imitation(results: Results) -> list[Row]:
     ]
 
 
-def shift(results: Results) -> list[Row]:
+def shift(results: ExperimentResults) -> list[VerdictRow]:
     """Return the claims of the hybrid-scheduler document."""
     rows = {r["strategy"]: r for r in results["strategies"]}
     forest, agent, optimal = (
@@ -128,7 +128,7 @@ def shift(results: Results) -> list[Row]:
     ]
 
 
-def conditional(results: Results) -> list[Row]:
+def conditional(results: ExperimentResults) -> list[VerdictRow]:
     """Return the claims of the document on conditional task graphs."""
     rows = {(r["policy"], r["waiting"]): r for r in results["summary"]}
     rules = [r for r in results["summary"] if r["group"] == "paper rule" and r["average"]]
@@ -170,7 +170,7 @@ def conditional(results: Results) -> list[Row]:
     return found
 
 
-JUDGES: dict[str, tuple[str, Callable[[Results], list[Row]]]] = {
+JUDGES: dict[str, tuple[str, Callable[[ExperimentResults], list[VerdictRow]]]] = {
     "gpu-cluster": ("000: workflows on GPU clusters with a DQN", gpu_cluster),
     "imitation": ("001: a network that imitates HEFT", imitation),
     "shift": ("002: offline forest and online DQN under a shift", shift),
@@ -179,7 +179,7 @@ JUDGES: dict[str, tuple[str, Callable[[Results], list[Row]]]] = {
 """Experiment -> the document's title, and the function that judges its results."""
 
 
-def verdicts(results: Mapping[str, Results]) -> list[Row]:
+def verdicts(results: Mapping[str, ExperimentResults]) -> list[VerdictRow]:
     """Return all rows; experiments that could not run have one row that says why."""
     found = []
     for name, (title, judge) in JUDGES.items():

@@ -25,20 +25,19 @@ from weft.experiments.families.statistics import (
     target_rows,
     training_seconds,
 )
-from weft.experiments.harness import PROCESSES, Checkpoint, Progress, described, finish
+from weft.experiments.harness import PROCESSES, Checkpoint, described, finish
+from weft.progress import Track
 from weft.report.tables import table_text
 
 
-def reproduce(
-    folder: str | Path, *, quick: bool = False, progress: Progress = iter
-) -> dict[str, Any]:
+def reproduce(folder: str | Path, *, quick: bool = False, track: Track = iter) -> dict[str, Any]:
     """Run all cases; write and return the results. An interrupted run resumes."""
     begin, folder = time.perf_counter(), Path(folder)
     todo = steps(quick=quick)
     checkpoint = Checkpoint.of(folder, todo, [c.name for c in CONTENDERS])
     played = [
         (step.condition, result)
-        for step, result in checkpoint.run(run_step, todo, processes=PROCESSES, progress=progress)
+        for step, result in checkpoint.run(run_step, todo, processes=PROCESSES, track=track)
     ]
     results = summarise(played, quick=quick)
     results["seconds"] = time.perf_counter() - begin

@@ -16,6 +16,7 @@ from weft.experiments.families.contenders import (
     PART,
     REFERENCE,
 )
+from weft.experiments.harness import ResultRows
 from weft.formats.model_file import bundled_models, find_model, read_model
 from weft.generators.families.distribution import FAMILY_CONDITIONS, LOADS, SINGLE_NODE
 from weft.report.statistics import geometric_mean_ratio
@@ -32,7 +33,6 @@ TARGETS = {
     "stream .95": 0.93,
     SINGLE: 0.97,
 }
-Results = Sequence[Mapping[str, Any]]
 KIND = {c.name: c.kind for c in CONTENDERS}
 PARTS = tuple(c.name for c in CONTENDERS if c.kind == PART)
 
@@ -47,7 +47,7 @@ def by_condition(played: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, l
     return {name: results for name, results in groups.items() if results}
 
 
-def ratio_rows(groups: Mapping[str, Results]) -> list[dict[str, Any]]:
+def ratio_rows(groups: Mapping[str, ResultRows]) -> list[dict[str, Any]]:
     """Return one row per condition and contender: its figure over the baseline's."""
     rows = []
     for condition, results in groups.items():
@@ -69,7 +69,7 @@ def ratio_rows(groups: Mapping[str, Results]) -> list[dict[str, Any]]:
     return rows
 
 
-def ablation_rows(groups: Mapping[str, Results]) -> list[dict[str, Any]]:
+def ablation_rows(groups: Mapping[str, ResultRows]) -> list[dict[str, Any]]:
     """Return the ratios of the search policy and its parts, on the parts' cases."""
     same = {
         c: [r for r in results if "search alone" in r["figures"]] for c, results in groups.items()
@@ -79,7 +79,7 @@ def ablation_rows(groups: Mapping[str, Results]) -> list[dict[str, Any]]:
 
 
 def network_rows(
-    groups: Mapping[str, Results], chosen: str = CHOSEN, constant: str = CONSTANT
+    groups: Mapping[str, ResultRows], chosen: str = CHOSEN, constant: str = CONSTANT
 ) -> list[dict[str, Any]]:
     """Return the ratios of a policy over itself with constants for the network."""
     rows = []
@@ -92,7 +92,7 @@ def network_rows(
     return rows
 
 
-def _ratio(results: Results, name: str, base: str) -> dict[str, float]:
+def _ratio(results: ResultRows, name: str, base: str) -> dict[str, float]:
     own, other = ([r["figures"][key] for r in results] for key in (name, base))
     if len(results) < 2:
         return dict.fromkeys(("ratio", "low", "high"), own[0] / other[0])
@@ -100,7 +100,7 @@ def _ratio(results: Results, name: str, base: str) -> dict[str, float]:
     return {"ratio": found.estimate, "low": found.low, "high": found.high}
 
 
-def target_rows(groups: Mapping[str, Results], rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+def target_rows(groups: Mapping[str, ResultRows], rows: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Return one row per target: reached or not, and the best hand-made rule."""
     found = []
     for condition, target in TARGETS.items():

@@ -41,15 +41,9 @@ from weft.experiments.gpu_cluster.statistics import (
 )
 from weft.experiments.gpu_cluster.transfer import transfer
 from weft.experiments.gpu_cluster.verdict import JUDGED, verdicts
-from weft.experiments.harness import (
-    Checkpoint,
-    Progress,
-    Stopwatch,
-    describe_machine,
-    finish,
-    page_table,
-)
+from weft.experiments.harness import Checkpoint, Stopwatch, describe_machine, finish, page_table
 from weft.generators import heterogeneous_gpus
+from weft.progress import Track
 from weft.report.tables import Columns, table_text
 
 BASELINE = FAIR[0]
@@ -60,7 +54,7 @@ def reproduce(
     folder: str | Path,
     *,
     quick: bool = False,
-    progress: Progress = iter,
+    track: Track = iter,
     plan: ExperimentPlan | None = None,
     names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
@@ -75,9 +69,9 @@ def reproduce(
     own = [c.name for c in who]
     units = points(plan, own)
     checkpoint = Checkpoint.of(folder, plan, own)
-    played = checkpoint.run(run_point, units, processes=plan.processes, progress=progress)
+    played = checkpoint.run(run_point, units, processes=plan.processes, track=track)
     results = _describe(plan, who, units, quick=quick) | _statistics(as_arrays(played))
-    results["transfer"] = transfer(plan, own, progress=progress)
+    results["transfer"] = transfer(plan, own, track=track)
     results["decision"] = decision_rows(own, rounds=plan.timing_rounds)
     results["environment"] = decisions_per_second(3.0)
     results["training"] = training_rows(own)

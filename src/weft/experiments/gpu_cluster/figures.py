@@ -9,13 +9,12 @@ import numpy as np
 
 from weft.experiments.gpu_cluster.contenders import AXES as ALL_AXES
 from weft.experiments.gpu_cluster.contenders import CONTENDERS, contender
-from weft.experiments.harness import line
+from weft.experiments.harness import ExperimentResults, line
 from weft.report.figures import Series, pareto_figure
 from weft.report.page import Figure, Figures, PageBlock, Table, Text
 from weft.report.tables import Column, Columns
 
-Results = Mapping[str, Any]
-Point = Mapping[str, Any]
+PointRow = Mapping[str, Any]
 
 SIZE = (5.4, 4.4)
 MIDDLE = 1.0
@@ -33,7 +32,7 @@ BANDED = {"heft", "heft-replanned", "tuned-list", "replan-switch"}
 """Contenders drawn with intervals; results.json has all intervals."""
 
 
-def world_figures(results: Results, condition: str) -> list[PageBlock]:
+def world_figures(results: ExperimentResults, condition: str) -> list[PageBlock]:
     """Draw Figure 3 against tasks and jobs, and makespans relative to re-planned HEFT."""
     blocks: list[PageBlock] = []
     for axis, label in AXES.items():
@@ -58,7 +57,7 @@ def world_figures(results: Results, condition: str) -> list[PageBlock]:
     return blocks or [Text("Not measured.")]
 
 
-def stream_figures(results: Results) -> list[PageBlock]:
+def stream_figures(results: ExperimentResults) -> list[PageBlock]:
     """Draw mean completion time, missed deadlines and fairness against the load."""
     rows = [r for r in results["points"] if r["axis"] == "stream"]
     if not rows:
@@ -77,26 +76,26 @@ def stream_figures(results: Results) -> list[PageBlock]:
     return [Figures([*relative, *figures]), _numbers(rows, "stream", "jct", results["ccrs"])]
 
 
-def _panel(rows: Sequence[Point], key: str, title: str, x_label: str, y_label: str) -> Figure:
+def _panel(rows: Sequence[PointRow], key: str, title: str, x_label: str, y_label: str) -> Figure:
     banded = key in {"makespan", "jct"}
     lines = _lines(rows, lambda r: r[key], lambda r: (r["low"], r["high"]) if banded else None)
     return line(lines, title, x_label, y_label, size=SIZE)
 
 
 def _all_relative(
-    rows: Sequence[Point], key: str, x_label: str, ccrs: Sequence[float]
+    rows: Sequence[PointRow], key: str, x_label: str, ccrs: Sequence[float]
 ) -> list[Figure]:
     made = [_relative([r for r in rows if r["ccr"] == ccr], key, ccr, x_label) for ccr in ccrs]
     return [figure for figure in made if figure is not None]
 
 
-def _relative(rows: Sequence[Point], key: str, ccr: float, x_label: str) -> Figure | None:
+def _relative(rows: Sequence[PointRow], key: str, ccr: float, x_label: str) -> Figure | None:
     """Draw geometric means of the ratio to the baseline per seed."""
     base = {r["x"]: np.array(r["values"], float) for r in rows if r["contender"] == BASELINE}
     if not base:
         return None
 
-    def share(r: Point) -> float:
+    def share(r: PointRow) -> float:
         return float(np.exp(np.nanmean(np.log(np.array(r["values"], float) / base[r["x"]]))))
 
     lines = _lines(rows, share, lambda _: None)
@@ -106,9 +105,9 @@ def _relative(rows: Sequence[Point], key: str, ccr: float, x_label: str) -> Figu
 
 
 def _lines(
-    rows: Sequence[Point],
-    value: Callable[[Point], float | None],
-    band: Callable[[Point], tuple[float | None, float | None] | None],
+    rows: Sequence[PointRow],
+    value: Callable[[PointRow], float | None],
+    band: Callable[[PointRow], tuple[float | None, float | None] | None],
 ) -> dict[str, Series]:
     lines = {}
     names = dict.fromkeys(r["contender"] for r in rows if r["contender"] not in TABLE_ONLY)
@@ -130,7 +129,7 @@ def _place(name: str) -> tuple[bool, int]:
     return who.axes != ALL_AXES, CONTENDERS.index(who)
 
 
-def _numbers(rows: Sequence[Point], axis: str, key: str, ccrs: Sequence[float]) -> Table:
+def _numbers(rows: Sequence[PointRow], axis: str, key: str, ccrs: Sequence[float]) -> Table:
     """Return means at the smallest and the largest x, at every CCR."""
     ends = sorted({min(r["x"] for r in rows), max(r["x"] for r in rows)})
     shown: dict[str, dict[str, Any]] = {}
@@ -158,7 +157,7 @@ def _numbers(rows: Sequence[Point], axis: str, key: str, ccrs: Sequence[float]) 
     )
 
 
-def training_figures(results: Results) -> list[PageBlock]:
+def training_figures(results: ExperimentResults) -> list[PageBlock]:
     """Draw learning curves from the model cards."""
     figures = [
         line(
@@ -174,7 +173,7 @@ def training_figures(results: Results) -> list[PageBlock]:
     return [Figures(figures)] if figures else []
 
 
-def objective_figures(results: Results) -> list[PageBlock]:
+def objective_figures(results: ExperimentResults) -> list[PageBlock]:
     """Draw time against energy, and time against fairness."""
     titles = {
         "energy": ("Makespan and energy", "makespan", "energy"),

@@ -15,12 +15,10 @@ from weft.experiments.gpu_cluster.figures import (
 )
 from weft.experiments.gpu_cluster.statistics import hardest_comparison
 from weft.experiments.gpu_cluster.verdict import CONFIRMED, NOT_CONFIRMED, NOT_MEASURED
-from weft.experiments.harness import write_experiment_page
+from weft.experiments.harness import ExperimentResults, write_experiment_page
 from weft.report.page import Facts, PageBlock, Section, Table, Text
 from weft.report.palette import colors_by_name
-from weft.report.tables import Column, Columns, Row
-
-Results = Mapping[str, Any]
+from weft.report.tables import Column, Columns, TableRow
 
 CONDITIONS = {
     "static": "Static: costs equal the estimates",
@@ -32,7 +30,7 @@ CONDITIONS = {
 
 
 @colors_by_name()
-def write(path: Path, results: Results) -> Path:
+def write(path: Path, results: ExperimentResults) -> Path:
     """Write the report from the results."""
     sections = [
         Section("Verdict", _verdict(results)),
@@ -73,7 +71,7 @@ of {tasks[0]} to {tasks[1]} tasks, each job is planned at its arrival. Load is t
 devices' maximal throughput without transfers."""
 
 
-def _verdict(results: Results) -> list[PageBlock]:
+def _verdict(results: ExperimentResults) -> list[PageBlock]:
     rows = results["verdicts"]
     words = [row["verdict"] for row in rows]
     counts = {word: str(words.count(word)) for word in (CONFIRMED, NOT_CONFIRMED, NOT_MEASURED)}
@@ -97,7 +95,7 @@ def _verdict(results: Results) -> list[PageBlock]:
     return blocks
 
 
-def _contenders(results: Results) -> list[PageBlock]:
+def _contenders(results: ExperimentResults) -> list[PageBlock]:
     rows = [{"name": name, **about} for name, about in results["contenders"].items()]
     caption = "Fair rivals have the same information: heft-replanned, heft-observed."
     return [Table(rows, ["name", "kind", "about"], caption=caption)]
@@ -113,7 +111,7 @@ AXES = {
 }
 
 
-def _statistics(results: Results) -> list[PageBlock]:
+def _statistics(results: ExperimentResults) -> list[PageBlock]:
     """Show ratios to all rivals, and tests against the better fair rival."""
     blocks: list[PageBlock] = []
     for axis, title in AXES.items():
@@ -207,9 +205,9 @@ def _fair(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     return (*FAIR, "heft-arrival", "srpt-replanned") if rows[0]["axis"] == "stream" else FAIR
 
 
-def _reference(results: Results) -> list[PageBlock]:
+def _reference(results: ExperimentResults) -> list[PageBlock]:
     names = list(dict.fromkeys(name for row in results["reference"] for name in row["gains"]))
-    rows: list[Row] = [
+    rows: list[TableRow] = [
         {
             "links": row["links"],
             "ccr": f"{row['ccr']:g}",
@@ -259,7 +257,7 @@ TRANSFER_SHARES = {
 """Shares in the table of unseen structures, with their titles."""
 
 
-def _transfer(results: Results) -> list[PageBlock]:
+def _transfer(results: ExperimentResults) -> list[PageBlock]:
     found = results["transfer"]
     notes = []
     if found["absent"]:
@@ -305,7 +303,7 @@ def _transfer(results: Results) -> list[PageBlock]:
 # -- measurements ----------------------------------------------------------------------
 
 
-def _speed(results: Results) -> list[PageBlock]:
+def _speed(results: ExperimentResults) -> list[PageBlock]:
     columns: Columns = [
         "policy",
         "compiled",
@@ -327,7 +325,7 @@ def _speed(results: Results) -> list[PageBlock]:
     ]
 
 
-def _objectives(results: Results) -> list[PageBlock]:
+def _objectives(results: ExperimentResults) -> list[PageBlock]:
     names = {
         "energy": ("makespan", "energy"),
         "fairness": ("mean completion time", "inequality of slowdowns"),

@@ -30,6 +30,7 @@ from weft.planners.bounds import lower_bound
 from weft.planners.objective import union
 from weft.policies import simulate
 from weft.policies.replanning.policy import ReplanningPolicy
+from weft.progress import silent
 from weft.sim.view import Policy
 
 CCRS = (0.1, 1.0, 5.0)
@@ -177,7 +178,7 @@ FIGURES = (
 )
 """Metrics of every run, in this order; see `Evaluator.measure`."""
 
-Figures = dict[str, float]
+RunFigures = dict[str, float]
 
 
 @dataclass(eq=False)
@@ -223,7 +224,7 @@ class Evaluator:
         """Lower bound on the makespan without copies, if costs equal the estimates."""
         return lower_bound(self.merged)
 
-    def run(self, who: Contender, future: Scenario) -> Figures | None:
+    def run(self, who: Contender, future: Scenario) -> RunFigures | None:
         """Return the metrics of a contender in a future; None if it does not finish."""
         try:
             if who.planned:
@@ -232,7 +233,7 @@ class Evaluator:
         except WeftError:
             return None
 
-    def run_policy(self, decider: Policy, future: Scenario) -> Figures:
+    def run_policy(self, decider: Policy, future: Scenario) -> RunFigures:
         """Return the metrics of a policy; without arrivals it aims at the makespan."""
         if self.workload.jobs > 1 and not self.stream and isinstance(decider, ReplanningPolicy):
             decider = decider.aimed_at("makespan")
@@ -240,7 +241,7 @@ class Evaluator:
             simulate(self.workload, decider, scenario=future), self.workload.first_instance
         )
 
-    def _replay(self, who: Contender, future: Scenario) -> Figures:
+    def _replay(self, who: Contender, future: Scenario) -> RunFigures:
         alone = self.stream or who.apart or self.workload.jobs == 1
         if who.name not in self._plans:
             problems = self.workload.problems if alone else (self.merged,)
@@ -251,7 +252,7 @@ class Evaluator:
         trace = simulate(self.together, self._plans[who.name], scenario=_as_one_job(future))
         return self.measure(trace, np.array([0, self.workload.instances]))
 
-    def measure(self, trace: Trace, first: IntArray) -> Figures:
+    def measure(self, trace: Trace, first: IntArray) -> RunFigures:
         """Return the metrics of a trace; `first` has each job's first instance.
 
         makespan: end of the last job; an unused copy may run longer. speedup: over the best single
@@ -290,13 +291,9 @@ def make_plan(problem: Problem, who: Contender) -> Schedule:
     if who.kind == "reference":
         return plan(
             problem,
-            PLANNERS.create(who.maker, iterations=REFERENCE_MOVES, threads=1, progress=_silent),
+            PLANNERS.create(who.maker, iterations=REFERENCE_MOVES, threads=1, progress=silent),
         ).schedule
     return plan(problem, who.maker).schedule
-
-
-def _silent(share: float, best: float) -> None:
-    """Show no bar for each of many searches."""
 
 
 def _as_one_job(future: Scenario) -> Scenario:
@@ -380,7 +377,7 @@ def run_point(point: Point) -> PointResult:
     }
 
 
-def _row(figures: Figures | None) -> list[float] | None:
+def _row(figures: RunFigures | None) -> list[float] | None:
     return None if figures is None else [float(f"{figures[key]:.9g}") for key in FIGURES]
 
 

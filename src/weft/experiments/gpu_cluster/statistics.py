@@ -17,9 +17,9 @@ from weft.experiments.gpu_cluster.runs import FIGURES
 from weft.model.columns import FloatArray
 from weft.report.statistics import bootstrap_mean, geometric_mean_ratio, holm, paired_t_test
 
-Group = tuple[str, float, float, str]
+FigureGroup = tuple[str, float, float, str]
 """(axis, x, ccr, condition)"""
-Arrays = Mapping[Group, Mapping[str, FloatArray]]
+Arrays = Mapping[FigureGroup, Mapping[str, FloatArray]]
 
 HIGH_LOAD = 0.8
 """Streams are compared at this load and above."""

@@ -20,7 +20,7 @@ import numpy as np
 from weft.experiments.gpu_cluster.contenders import FAIR, LEARNED, contender, policy
 from weft.experiments.gpu_cluster.runs import FIRST_SEED, Evaluator, ExperimentPlan
 from weft.experiments.gpu_cluster.statistics import number
-from weft.experiments.harness import Progress, data_folder, in_processes
+from weft.experiments.harness import data_folder, in_processes
 from weft.formats.loading import load_workflow
 from weft.generators import (
     Instance,
@@ -33,6 +33,7 @@ from weft.generators import (
 from weft.learn.workflow.fine_tuning import fine_tune
 from weft.model import Cluster, Problem, Workflow
 from weft.policies.replanning.policy import ReplanningPolicy
+from weft.progress import Track
 from weft.report.statistics import geometric_mean_ratio
 from weft.rng import generator
 
@@ -107,9 +108,7 @@ def run_trial(trial: TransferTrial) -> dict[str, float]:
     return found if search is None else {**found, SEARCH: search["makespan"]}
 
 
-def transfer(
-    plan: ExperimentPlan, names: Sequence[str], *, progress: Progress = iter
-) -> dict[str, Any]:
+def transfer(plan: ExperimentPlan, names: Sequence[str], *, track: Track = iter) -> dict[str, Any]:
     """Return the advantage over re-planned HEFT per structure.
 
     In streams the baseline is HEFT re-planned in order of arrival.
@@ -134,7 +133,7 @@ def transfer(
     ]
     played = in_processes(run_trial, trials, processes=plan.processes)
     spans: dict[tuple[str, str, float], list[dict[str, float]]] = {}
-    for trial in progress(trials):
+    for trial in track(trials):
         spans.setdefault((trial.structure, trial.condition, trial.ccr), []).append(next(played))
     tuned = _tune(plan, present) if TUNABLE in learned else {}
     rows = [_row(name, key, spans, tuned) for name in learned for key in spans]
@@ -157,11 +156,11 @@ class Fitting:
     seeds: int
 
 
-Fitted = dict[tuple[str, float], list[float]]
+FittedMakespans = dict[tuple[str, float], list[float]]
 """(condition, ccr) -> makespans."""
 
 
-def fit_and_try(fitting: Fitting) -> Fitted:
+def fit_and_try(fitting: Fitting) -> FittedMakespans:
     """Fine-tune on draws of a structure, then evaluate on others."""
     worlds = [(condition, ccr) for condition in ALONE for ccr in TRANSFER_CCRS]
 
@@ -182,7 +181,9 @@ def fit_and_try(fitting: Fitting) -> Fitted:
     }
 
 
-def _tune(plan: ExperimentPlan, present: Sequence[str]) -> dict[str, tuple[Fitted, Fitted]]:
+def _tune(
+    plan: ExperimentPlan, present: Sequence[str]
+) -> dict[str, tuple[FittedMakespans, FittedMakespans]]:
     """Return structure -> makespans after fine-tuning, and of a specialist."""
     structures = [s for s in plan.tuned if s in present]
     amounts = ((FEW, plan.tuning_seconds), (MANY, plan.specialist_seconds))
@@ -199,7 +200,7 @@ def _row(
     name: str,
     key: tuple[str, str, float],
     spans: Mapping[tuple[str, str, float], list[dict[str, float]]],
-    tuned: Mapping[str, tuple[Fitted, Fitted]],
+    tuned: Mapping[str, tuple[FittedMakespans, FittedMakespans]],
 ) -> dict[str, Any]:
     structure, condition, ccr = key
     rival, reference = BASELINES[condition], spans[TRAINED_ON, condition, ccr]

@@ -13,22 +13,22 @@ from weft.experiments.gpu_cluster.statistics import (
     find,
     hardest_comparison,
 )
+from weft.experiments.harness import ExperimentResults
 
 CONFIRMED, NOT_CONFIRMED, NOT_MEASURED = "confirmed", "not confirmed", "not measured"
 JUDGED = "replan-switch"
 """The policy whose results are held against the claims."""
 SIGNIFICANT = 0.001
 
-Results = Mapping[str, Any]
-Verdict = dict[str, Any]
+Judgement = dict[str, Any]
 
 
-def verdicts(results: Results) -> list[Verdict]:
+def verdicts(results: ExperimentResults) -> list[Judgement]:
     """Return a row per claim: claim, measurement, verdict and margin."""
     return [*_document(results, JUDGED), *_aims(results, JUDGED)]
 
 
-def _document(results: Results, who: str) -> list[Verdict]:
+def _document(results: ExperimentResults, who: str) -> list[Judgement]:
     rows = results["comparisons"]
 
     def against_heft(condition: str) -> Mapping[str, Any] | None:
@@ -62,7 +62,7 @@ def _document(results: Results, who: str) -> list[Verdict]:
     ]
 
 
-def _aims(results: Results, who: str) -> list[Verdict]:
+def _aims(results: ExperimentResults, who: str) -> list[Judgement]:
     rows = results["comparisons"]
 
     def fair(condition: str, ccr: Any = "all") -> Mapping[str, Any] | None:
@@ -137,7 +137,7 @@ def _aims(results: Results, who: str) -> list[Verdict]:
 
 def _reduction(
     part: str, claim: str, row: Mapping[str, Any] | None, least: float, *, significant: bool = False
-) -> Verdict:
+) -> Judgement:
     """Judge a reduction against a rival; `significant` also asks for p < 0.001."""
     if row is None:
         return _verdict(part, claim, None, least, None, "", "")
@@ -159,7 +159,7 @@ def _reduction(
     }
 
 
-def _at_most(part: str, claim: str, value: float | None, most: float, unit: str) -> Verdict:
+def _at_most(part: str, claim: str, value: float | None, most: float, unit: str) -> Judgement:
     if value is None:
         return _verdict(part, claim, None, most, None, "", "")
     factor = most / value if value > 0 else np.inf
@@ -167,7 +167,7 @@ def _at_most(part: str, claim: str, value: float | None, most: float, unit: str)
     return _verdict(part, claim, value, most, value <= most, f"{value:.4g} {unit}", by)
 
 
-def _at_least(part: str, claim: str, value: float | None, least: float) -> Verdict:
+def _at_least(part: str, claim: str, value: float | None, least: float) -> Judgement:
     text = "" if value is None else f"{value:,.0f}"
     return _verdict(
         part,
@@ -188,7 +188,7 @@ def _verdict(
     holds: bool | None,
     measured: str,
     by: str,
-) -> Verdict:
+) -> Judgement:
     word = NOT_MEASURED if holds is None else CONFIRMED if holds else NOT_CONFIRMED
     return {
         "part": part,
@@ -208,7 +208,7 @@ def _below(share: float) -> str:
 # -- values ----------------------------------------------------------------------------
 
 
-def _most_jobs(results: Results, who: str, rival: str) -> dict[str, Any] | None:
+def _most_jobs(results: ExperimentResults, who: str, rival: str) -> dict[str, Any] | None:
     """Compare makespans at the largest number of jobs with exact costs, over all CCRs."""
     rows = [r for r in results["points"] if r["axis"] == "jobs" and r["condition"] == "static"]
     most = max((r["x"] for r in rows), default=None)
@@ -238,7 +238,7 @@ def _most_jobs(results: Results, who: str, rival: str) -> dict[str, Any] | None:
     }
 
 
-def _slr(results: Results, who: str) -> Verdict:
+def _slr(results: ExperimentResults, who: str) -> Judgement:
     """Judge the SLR at every size and CCR; the multi-job value is reported too."""
     claim = "SLR about 1.5, 1 to 2 throughout"
     own = [
@@ -267,7 +267,7 @@ def _slr(results: Results, who: str) -> Verdict:
     )
 
 
-def _speedup(results: Results, who: str) -> Verdict:
+def _speedup(results: ExperimentResults, who: str) -> Judgement:
     """Judge the highest mean speedup."""
     own = [
         r
@@ -296,7 +296,7 @@ def _speedup(results: Results, who: str) -> Verdict:
     )
 
 
-def _plausible(results: Results, who: str) -> Verdict:
+def _plausible(results: ExperimentResults, who: str) -> Judgement:
     """Judge the gain against a search: more would be a bug in the baseline."""
     claim = "static: no gain over HEFT beyond that of a search with exact costs"
     rows = [
@@ -315,17 +315,17 @@ def _plausible(results: Results, who: str) -> Verdict:
     )
 
 
-def _decision(results: Results, who: str) -> float | None:
+def _decision(results: ExperimentResults, who: str) -> float | None:
     row = find(results["decision"], policy=who)
     return None if row is None else float(row["microseconds"])
 
 
-def _minutes(results: Results, who: str) -> float | None:
+def _minutes(results: ExperimentResults, who: str) -> float | None:
     row = find(results["training"], policy=who)
     return None if row is None or row["minutes"] is None else float(row["minutes"])
 
 
-def _transfer(part: str, results: Results, who: str) -> list[Verdict]:
+def _transfer(part: str, results: ExperimentResults, who: str) -> list[Judgement]:
     """Judge the share kept, and the distance from layered graphs after tuning."""
     rows = [
         r
@@ -346,7 +346,7 @@ def _transfer(part: str, results: Results, who: str) -> list[Verdict]:
     ]
 
 
-def _specialist(results: Results, who: str) -> list[Verdict]:
+def _specialist(results: ExperimentResults, who: str) -> list[Judgement]:
     """Judge the same against specialists."""
     rows = [
         r
@@ -362,7 +362,7 @@ def _specialist(results: Results, who: str) -> list[Verdict]:
     ]
 
 
-def _share_kept(part: str, claim: str, kept: Mapping[str, float], more: str = "") -> Verdict:
+def _share_kept(part: str, claim: str, kept: Mapping[str, float], more: str = "") -> Judgement:
     if not kept:
         return _verdict(part, claim, None, 0.85, None, "", "")
     share, least = float(np.mean(list(kept.values()))), min(kept, key=kept.__getitem__)
@@ -371,7 +371,7 @@ def _share_kept(part: str, claim: str, kept: Mapping[str, float], more: str = ""
     return _verdict(part, claim, share, 0.85, share >= 0.85, text + more, by)
 
 
-def _distance(part: str, claim: str, away: Mapping[str, float]) -> Verdict:
+def _distance(part: str, claim: str, away: Mapping[str, float]) -> Judgement:
     if not away:
         return _verdict(part, claim, None, 0.03, None, "", "")
     mean, most = float(np.mean(list(away.values()))), max(away, key=away.__getitem__)
@@ -380,7 +380,7 @@ def _distance(part: str, claim: str, away: Mapping[str, float]) -> Verdict:
     return _verdict(part, claim, mean, 0.03, mean <= 0.03, text, by)
 
 
-def _best(results: Results, row: Verdict, who: str) -> str:
+def _best(results: ExperimentResults, row: Judgement, who: str) -> str:
     """Return the best contender where an aim is not confirmed."""
     about = row.get("about")
     if about is None or row["verdict"] != NOT_CONFIRMED:

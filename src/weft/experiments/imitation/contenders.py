@@ -20,7 +20,7 @@ from weft.planners.search.genetic import Genetic
 from weft.rng import generator
 from weft.sim.kernel.ranks import downward_rank
 
-Contender = Callable[[Problem], Schedule]
+PlanFunction = Callable[[Problem], Schedule]
 
 
 def heft(problem: Problem) -> Schedule:
@@ -88,7 +88,7 @@ def fixed_device(problem: Problem, device: int) -> Schedule:
     return in_order(problem, np.full(problem.n, device))
 
 
-TRIVIAL: dict[str, Contender] = {
+TRIVIAL: dict[str, PlanFunction] = {
     "random": random_device,
     "round robin": round_robin,
     "always fastest": always_fastest,
@@ -96,7 +96,7 @@ TRIVIAL: dict[str, Contender] = {
 """Baselines that read nothing but the numbers of tasks and devices, or one number per device."""
 
 
-def contenders(*, seconds: float) -> dict[str, Contender]:
+def contenders(*, seconds: float) -> dict[str, PlanFunction]:
     """Return contenders for any problem; `seconds` is the processor time of a search."""
     return {
         "HEFT": heft,

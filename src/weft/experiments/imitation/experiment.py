@@ -18,9 +18,15 @@ from typing import Any
 import numpy as np
 
 from weft.errors import MissingExtra
-from weft.experiments.harness import Progress, Stopwatch, describe_machine, write_results
+from weft.experiments.harness import Stopwatch, describe_machine, write_results
 from weft.experiments.imitation import report
-from weft.experiments.imitation.contenders import Contender, contenders, fixed_device, heft, warm_up
+from weft.experiments.imitation.contenders import (
+    PlanFunction,
+    contenders,
+    fixed_device,
+    heft,
+    warm_up,
+)
 from weft.experiments.imitation.runs import (
     TurnaroundCase,
     document_problems,
@@ -32,6 +38,7 @@ from weft.experiments.imitation.runs import (
 from weft.experiments.imitation.statistics import page_tables, summary
 from weft.formats.model_file import find_model, read_model
 from weft.model import Problem, Schedule
+from weft.progress import Track
 from weft.report.tables import Column, Columns, interval_columns, table_text
 
 TASKS = 100
@@ -67,9 +74,7 @@ class ImitationResults:
     scores: list[dict[str, Any]] = field(default_factory=list)
 
 
-def reproduce(
-    folder: str | Path, *, quick: bool = False, progress: Progress = iter
-) -> dict[str, Any]:
+def reproduce(folder: str | Path, *, quick: bool = False, track: Track = iter) -> dict[str, Any]:
     """Run all steps; write and return the results."""
     _need_torch()
     from weft.experiments.imitation import speed
@@ -95,7 +100,7 @@ def reproduce(
 
     warm_up(next(document_problems(2, tasks=40)))
     steps = [_paper, _streams, _shapes, _lists, *(partial(time_of, tasks) for tasks in speed.SIZES)]
-    for step in progress(steps):
+    for step in track(steps):
         step(found)
     found.document["table_one"] = {
         name: dict(zip(map(str, speed.SIZES), row, strict=True))
@@ -137,7 +142,7 @@ def _add(
     found: ImitationResults,
     name: str,
     cases: Iterable[TurnaroundCase],
-    planners: Mapping[str, Contender],
+    planners: Mapping[str, PlanFunction],
     *,
     by_size: bool = True,
 ) -> None:
@@ -175,7 +180,7 @@ def _paper(found: ImitationResults) -> None:
         "cpu_seconds": time.process_time() - begin,
         "curve": curve,
     }
-    planners: dict[str, Contender] = {
+    planners: dict[str, PlanFunction] = {
         **contenders(seconds=effort.seconds),
         "HEFT's favourite": partial(fixed_device, device=favourite),
         "paper": partial(paper_schedule, net=net),

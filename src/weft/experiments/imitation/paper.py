@@ -21,14 +21,13 @@ import torch
 from torch import Tensor, nn
 
 from weft.errors import InvalidInput
-from weft.formats.model_file import Numbers
-from weft.learn.settings import Progress, silent
 from weft.model import Problem, Schedule
-from weft.model.columns import IntArray
+from weft.model.columns import IntArray, Numbers
 from weft.planners.lists.heft import insert_in_order
 from weft.planners.lists.insertion import as_schedule
 from weft.planners.lists.ranks import rank_order
 from weft.planners.planner import plan
+from weft.progress import Progress, silent
 from weft.sim.kernel.ranks import downward_rank, mean_durations, upward_rank
 
 MACHINE_FEATURES = 3

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.experiments.harness import data_folder
-from weft.experiments.imitation.contenders import Contender
+from weft.experiments.imitation.contenders import PlanFunction
 from weft.experiments.imitation.job_lists import list_workload, read_job_lists
 from weft.generators import generate_problem, scale_ccr
 from weft.learn.imitation.deepsched.data import (
@@ -64,7 +64,7 @@ def size_of(tasks: int) -> str:
     return f"{SIZES[-1][0]} to {SIZES[-1][1]}"
 
 
-def turnaround(workload: Workload, planner: Contender) -> float:
+def turnaround(workload: Workload, planner: PlanFunction) -> float:
     """Return the mean of finish minus arrival over all tasks, simulated.
 
     Examples
@@ -174,7 +174,7 @@ def draw_large(tasks: int, devices: int = 188, *, seed: int = 1) -> Problem:
 
 
 def score_cases(
-    cases: Iterable[TurnaroundCase], planners: Mapping[str, Contender]
+    cases: Iterable[TurnaroundCase], planners: Mapping[str, PlanFunction]
 ) -> list[dict[str, Any]]:
     """Return the mean turnaround of every contender on every case."""
     return [

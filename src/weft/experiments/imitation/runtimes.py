@@ -14,11 +14,10 @@ import torch
 
 from weft.experiments.imitation.paper import PaperNet
 from weft.experiments.onnx_session import onnx_session
-from weft.formats.model_file import Numbers
 from weft.formats.onnx_graph import node, write_model
 from weft.learn.imitation.deepsched.training import DeepNet
 from weft.model import Problem, ProblemArrays
-from weft.model.columns import FloatArray
+from weft.model.columns import FloatArray, Numbers
 from weft.planners.imitation.deepsched.features import (
     PAIR_FEATURES,
     TASK_FEATURES,

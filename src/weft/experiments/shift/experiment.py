@@ -12,17 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from weft.experiments.harness import Progress, Stopwatch, describe_machine, write_results
+from weft.experiments.harness import Stopwatch, describe_machine, write_results
 from weft.experiments.shift import report
 from weft.experiments.shift.contenders import shifted_tasks, train_forest, training_tasks
 from weft.experiments.shift.runs import STEPS, ShiftResults
 from weft.experiments.shift.statistics import goals, page_tables
+from weft.progress import Track
 from weft.report.tables import table_text
 
 
-def reproduce(
-    folder: str | Path, *, quick: bool = False, progress: Progress = iter
-) -> dict[str, Any]:
+def reproduce(folder: str | Path, *, quick: bool = False, track: Track = iter) -> dict[str, Any]:
     """Run all steps; write and return the results."""
     clock = Stopwatch()
     generator = np.random.RandomState(99)
@@ -30,7 +29,7 @@ def reproduce(
     found = ShiftResults(quick, training, test, train_forest(training), generator)
     results = found.document
     results |= {"experiment": "shift", "quick": quick, "machine": describe_machine()}
-    for step in progress(list(STEPS)):
+    for step in track(list(STEPS)):
         step(found)
     results["goals"] = goals(results)
     results |= clock.spent()

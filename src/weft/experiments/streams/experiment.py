@@ -10,24 +10,23 @@ import time
 from pathlib import Path
 from typing import Any
 
-from weft.experiments.harness import PROCESSES, Checkpoint, Progress, described, finish, write_page
+from weft.experiments.harness import PROCESSES, Checkpoint, described, finish, write_page
 from weft.experiments.streams import report
 from weft.experiments.streams.contenders import CONTENDERS
 from weft.experiments.streams.runs import FEW, FIRST, StreamStep, run_step, steps
 from weft.experiments.streams.statistics import page_tables, ranking, reproduced, summary, verdicts
 from weft.experiments.streams.testbed import JOBS, TestbedSetting, find_testbed
+from weft.progress import Track
 from weft.report.tables import table_text
 
 
-def reproduce(
-    folder: str | Path, *, quick: bool = False, progress: Progress = iter
-) -> dict[str, Any]:
+def reproduce(folder: str | Path, *, quick: bool = False, track: Track = iter) -> dict[str, Any]:
     """Run all settings; write and return the results. An interrupted run resumes."""
     begin, folder = time.perf_counter(), Path(folder)
     published = find_testbed().settings()
     todo = steps([setting for setting, _ in published], quick=quick)
     checkpoint = Checkpoint.of(folder, todo, [c.name for c in CONTENDERS])
-    played = dict(checkpoint.run(run_step, todo, processes=PROCESSES, progress=progress))
+    played = dict(checkpoint.run(run_step, todo, processes=PROCESSES, track=track))
     few, rows = (_rows(published, played, n) for n in (FEW, FEW if quick else JOBS))
     first = _rows(published, played, FIRST, every=True)
     results: dict[str, Any] = {

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from weft.experiments.harness import ResultRows
 from weft.experiments.streams.contenders import AT_ONCE, CONTENDERS, RULES, SPACES, WAITS, WITHIN
 from weft.experiments.streams.testbed import PUBLISHED
 
-Rows = Sequence[Mapping[str, Any]]
 RIVALS = ("GOODRL", "GPHH")
 
 
-def summary(rows: Rows) -> list[dict[str, Any]]:
+def summary(rows: ResultRows) -> list[dict[str, Any]]:
     """Return one row per contender: mean ratio to the rivals and settings below them."""
     measured = [name for c in CONTENDERS if (name := c.name) in rows[0]["measured"]]
     spaces = {c.name: c.space for c in CONTENDERS}
@@ -23,7 +23,7 @@ def summary(rows: Rows) -> list[dict[str, Any]]:
     return [_summary(rows, *each) for each in names]
 
 
-def _summary(rows: Rows, label: str, space: str, name: str) -> dict[str, Any]:
+def _summary(rows: ResultRows, label: str, space: str, name: str) -> dict[str, Any]:
     source = "published" if space == "published" else "measured"
     own = np.array([row[source][name] for row in rows])
     found: dict[str, Any] = {"contender": label, "space": space, "mean": float(own.mean())}
@@ -34,7 +34,7 @@ def _summary(rows: Rows, label: str, space: str, name: str) -> dict[str, Any]:
     return found
 
 
-def ranking(rows: Rows) -> list[dict[str, Any]]:
+def ranking(rows: ResultRows) -> list[dict[str, Any]]:
     """Return the mean flowtime of all policies, shortest first, also over `eft`."""
     names = list(rows[0]["measured"])
     means = {n: float(np.mean([row["measured"][n] for row in rows])) for n in names}
@@ -50,7 +50,7 @@ def ranking(rows: Rows) -> list[dict[str, Any]]:
     ]
 
 
-def reproduced(rows: Rows) -> list[dict[str, Any]]:
+def reproduced(rows: ResultRows) -> list[dict[str, Any]]:
     """Return how far the rules with the stale clock are from the published values."""
     found = []
     for rule in RULES:
@@ -63,7 +63,9 @@ def reproduced(rows: Rows) -> list[dict[str, Any]]:
     return found
 
 
-def verdicts(rows: Rows, summaries: Rows, *, published_length: bool) -> list[dict[str, str]]:
+def verdicts(
+    rows: ResultRows, summaries: ResultRows, *, published_length: bool
+) -> list[dict[str, str]]:
     """Judge the claims that follow from the table."""
     by_name = {row["contender"]: row for row in summaries}
     eft, count = by_name["eft"], len(rows)

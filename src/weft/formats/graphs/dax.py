@@ -13,7 +13,7 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
-from weft.arguments import shown
+from weft.arguments import shown, unique_names
 from weft.errors import InvalidInput, UnknownName, WeftError
 from weft.formats.graphs.taskgraph import number_kinds, whole_cores
 from weft.formats.graphs.wfformat import shared_bytes
@@ -21,7 +21,6 @@ from weft.formats.holding import REMEDY, refuse_empty_names
 from weft.formats.parsing.limits import MAX_DEPTH, MAX_NUMBER_LENGTH, check_cells, check_graph
 from weft.formats.parsing.quantity import quantity
 from weft.model import Workflow
-from weft.model.columns import unique_names
 from weft.registry import closest
 
 RUNTIME = frozenset({"runtime", "time"})
@@ -39,7 +38,7 @@ _NO_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010
 """Characters that no document of XML 1.0 holds (section 2.2)."""
 
 
-class _Job(NamedTuple):
+class _DaxJob(NamedTuple):
     name: str
     kind: str
     seconds: list[float]
@@ -54,7 +53,7 @@ class _Reader:
 
     def __init__(self, parser: expat.XMLParserType) -> None:
         self._parser = parser
-        self.jobs: list[_Job] = []
+        self.jobs: list[_DaxJob] = []
         self.after: dict[tuple[str, str], None] = {}
         self.sizes: dict[str, float] = {}
         self.name = ""
@@ -103,7 +102,7 @@ class _Reader:
     def _job(self, attributes: dict[str, str]) -> None:
         name = _needed(attributes, "id", "job")
         kind = attributes.get("name") or attributes.get("file") or name
-        job = _Job(name, kind, [], [], [], [], [])
+        job = _DaxJob(name, kind, [], [], [], [], [])
         if "runtime" in attributes:
             what = f"runtime of job {shown(name)}"
             job.seconds.append(quantity(attributes["runtime"], "seconds", what))

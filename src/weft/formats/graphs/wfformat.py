@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from weft import __version__
+from weft.arguments import refuse_negative, unique_names
 from weft.errors import InvalidInput, UnknownName
 from weft.formats.graphs.taskgraph import number_kinds, whole_cores
 from weft.formats.holding import REMEDY, refuse_empty_names, refuse_lost_machines
@@ -26,7 +27,6 @@ from weft.formats.parsing.quantity import quantity
 from weft.formats.parsing.record import Record
 from weft.formats.traces.recording import distinct
 from weft.model import Cluster, Device, Problem, Workflow
-from weft.model.columns import refuse_negative, unique_names
 from weft.registry import closest
 
 FORMAT = "wfformat"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arguments import unique_names
 from weft.errors import InvalidInput
 from weft.formats.binding import bind
 from weft.formats.native.costs import decode_costs
@@ -27,7 +28,7 @@ from weft.model import (
     Workflow,
     Workload,
 )
-from weft.model.columns import FloatArray, floats, frozen, integers, unique_names
+from weft.model.columns import FloatArray, floats, frozen, integers
 
 WORKFLOW_KEYS = (
     *("name", "names", "work", "kinds", "kind", "memory", "cores", "src", "dst", "data"),

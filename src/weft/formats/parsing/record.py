@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arguments import shown
+from weft.arguments import shown, unique_names
 from weft.errors import InvalidInput, UnknownName
 from weft.formats.parsing.limits import RECORD_CELLS, check_cells
 from weft.formats.parsing.quantity import quantity
-from weft.model.columns import BoolArray, FloatArray, IntArray, unique_names
+from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.registry import closest
 
 INFINITE = {"inf": np.inf, "-inf": -np.inf}

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from weft.arguments import shown
+from weft.arguments import shown, unique_names
 from weft.errors import InvalidInput
 from weft.formats.parsing.limits import RECORD_CELLS, WORD_CELLS, check_cells, split_lines
-from weft.model.columns import unique_names
 
 T = TypeVar("T")
 

@@ -22,6 +22,7 @@ from weft.learn.settings import refuse_reset_options
 from weft.model.columns import BoolArray, FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.sim.vector.batch import StepBatch, StepOptions
+from weft.sim.vector.observation import Observation
 from weft.typed import typed
 
 try:
@@ -32,7 +33,6 @@ try:
 except ImportError:
     raise MissingExtra("gymnasium", "learn") from None
 
-Observation = np.ndarray[Any, np.dtype[np.float32]]
 Info = dict[str, Any]
 StreamSource = str | os.PathLike[str] | ConditionalStream
 

@@ -28,7 +28,6 @@ from weft.learn.conditional.pair_network import (
     tune_pairs,
 )
 from weft.learn.conditional.scores import completions
-from weft.learn.settings import Progress, silent
 from weft.model.columns import FloatArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.network_policy import NetworkPolicy
@@ -37,6 +36,7 @@ from weft.policies.conditional.pair_view import PairNetworkPolicy
 from weft.policies.conditional.rules import ConditionalRule
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.policies.load import list_policies, load_policy
+from weft.progress import Progress, silent
 from weft.sim.view import Policy
 
 HELD_BACK = 60_000_000

@@ -16,11 +16,12 @@ import numpy as np
 
 from weft.errors import InvalidInput, UnknownName
 from weft.learn.cma import SeparableCma
-from weft.learn.settings import Count, Population, Positive, Progress, Settings, silent
+from weft.learn.settings import Count, PopulationSize, Positive, Settings
 from weft.model.columns import FloatArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import variants
 from weft.policies.conditional.rules import FEATURES, ConditionalRule
+from weft.progress import Progress, silent
 from weft.registry import closest
 from weft.rng import generator
 from weft.sim.vector.batch import StepBatch, StepOptions
@@ -55,7 +56,7 @@ class IndexSettings(Settings, noun="index tuning"):
 
     probabilities: tuple[float, ...] | None = tuple(i / 10 for i in range(11))
     generations: Count = 300
-    population: Population = 24
+    population: PopulationSize = 24
     sigma: Positive = 0.3
     draws: Count = 2
     jobs: Count = 2000

@@ -21,13 +21,14 @@ from weft.errors import InvalidInput
 from weft.generators.conditional_streams import random_conditional_stream
 from weft.learn.cma import SeparableCma
 from weft.learn.conditional.scores import missed, power_mean
-from weft.learn.settings import Bound, Count, Population, Positive, Progress, Settings, silent
+from weft.learn.settings import Bound, Count, PopulationSize, Positive, Settings
 from weft.model.columns import FloatArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import WINDOW
 from weft.policies.conditional.networks import Network, arrays_of, network_of
 from weft.policies.conditional.pair_network import OBSERVATION, PAIR_FEATURES, PairPolicy
 from weft.policies.conditional.trained_network import TrainedNetwork
+from weft.progress import Progress, silent
 from weft.rng import generator
 from weft.sim.vector.batch import REWARDS, StepBatch, StepOptions
 from weft.typed import typed_dataclass
@@ -55,7 +56,7 @@ class PairSettings(Settings, noun="pair network"):
     """
 
     generations: Count = 200
-    population: Population = 24
+    population: PopulationSize = 24
     sigma: Positive = 0.2
     streams: Count = 12
     jobs: Count = 200

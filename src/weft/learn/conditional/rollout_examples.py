@@ -14,11 +14,10 @@ import numpy as np
 
 from weft.learn.conditional.index import first_weights
 from weft.learn.settings import Bound, Count, Settings
-from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.columns import BoolArray, FloatArray, IntArray, Numbers
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import options_of, watched_task, with_first
 from weft.policies.conditional.index import index_for
-from weft.policies.conditional.networks import Numbers
 from weft.policies.conditional.proposer import Proposer, make_proposer
 from weft.policies.conditional.rollout import (
     ROOM,

@@ -34,13 +34,13 @@ from weft.learn.conditional.rollout_examples import (
 )
 from weft.learn.conditional.training import GRID, JOBS, VALIDATION, validation_streams
 from weft.learn.ppo import FORBIDDEN, ActorCritic, follow
-from weft.learn.settings import Progress, silent
 from weft.model.columns import FloatArray
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import evaluate_network, options_of
 from weft.policies.conditional.network_policy import load_network
 from weft.policies.conditional.networks import Network, arrays_of, network_of
 from weft.policies.conditional.trained_network import TrainedNetwork
+from weft.progress import Progress, silent
 from weft.rng import generator
 from weft.sim.view import Policy
 

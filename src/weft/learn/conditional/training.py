@@ -13,8 +13,7 @@ import numpy as np
 
 from weft.errors import InvalidInput, UnknownName
 from weft.learn import ppo
-from weft.learn.settings import Progress, silent
-from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.columns import BoolArray, FloatArray, IntArray, Numbers
 from weft.model.conditional_stream import ConditionalStream
 from weft.policies.conditional.evaluate import (
     WINDOW,
@@ -27,12 +26,13 @@ from weft.policies.conditional.evaluate import (
 )
 from weft.policies.conditional.index import index_for
 from weft.policies.conditional.network_policy import load_network
-from weft.policies.conditional.networks import Numbers, arrays_of, network_of
+from weft.policies.conditional.networks import arrays_of, network_of
 from weft.policies.conditional.pair_network import PairPolicy
 from weft.policies.conditional.rules import ConditionalRule
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.policies.conditional.waiting import forbid_standstills, shorten_all_waits
 from weft.policies.service_levels import shortest_rest
+from weft.progress import Progress, silent
 from weft.registry import closest
 from weft.rng import generator
 from weft.sim.vector.batch import StepBatch, StepOptions

@@ -29,7 +29,7 @@ from weft.model.columns import FloatArray
 from weft.policies.hybrid.features import Features, log_seconds
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.records import record
-from weft.sim.kernel.tables import Table
+from weft.sim.kernel.tables import RecordTable
 
 CLIP, SLACK = 4.0, 0.5
 """Residuals are clipped to 4 standard deviations, so that one straggler is no change.
@@ -54,11 +54,11 @@ class Moments(NamedTuple):
 
     precision: FloatArray  # (k, k)
     information: FloatArray  # (k,)
-    noise: Table  # (1,) VARIANCE
+    noise: RecordTable  # (1,) VARIANCE
     prior_precision: FloatArray  # (k, k)
     prior_information: FloatArray  # (k,)
-    prior_noise: Table  # (1,) VARIANCE
-    changes: Table  # (1,) CHANGES
+    prior_noise: RecordTable  # (1,) VARIANCE
+    changes: RecordTable  # (1,) CHANGES
     factor: FloatArray  # (k, k) Cholesky factor of the precision, lower
     weight: FloatArray  # (k,) posterior mean
     prior_factor: FloatArray  # (k, k)
@@ -246,7 +246,7 @@ def _solve(
 
 @njit
 def _predict(
-    factor: FloatArray, weight: FloatArray, noise: Table, z: FloatArray
+    factor: FloatArray, weight: FloatArray, noise: RecordTable, z: FloatArray
 ) -> tuple[float, float]:
     """Return centre and scale of Student's t.
 

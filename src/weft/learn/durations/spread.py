@@ -23,7 +23,7 @@ GUESS = 0.3
 PRIOR = 2.0
 """Number of runs that this guess weighs, beside measured runs."""
 
-Residual = tuple[str, int, float]
+RunResidual = tuple[str, int, float]
 """Task kind, number of the run, log(measured / estimated)."""
 
 
@@ -46,7 +46,7 @@ class Spread:
     runs: int = 0
 
     @classmethod
-    def of(cls, residuals: Iterable[Residual]) -> Spread:
+    def of(cls, residuals: Iterable[RunResidual]) -> Spread:
         """Estimate the spread from residuals of any number of runs.
 
         Examples
@@ -92,7 +92,7 @@ class Spread:
         return self.rest.get(kind, self.rest[""])
 
 
-def residuals_of(trace: Trace, run: int = 0) -> list[Residual]:
+def residuals_of(trace: Trace, run: int = 0) -> list[RunResidual]:
     """Return log(measured / estimated) of the tasks of a trace that ended."""
     found = []
     for row in np.flatnonzero((trace.status == DONE) & ~trace.copy).tolist():

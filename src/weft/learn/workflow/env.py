@@ -42,7 +42,7 @@ try:
 except ImportError:
     raise MissingExtra("gymnasium", "learn") from None
 
-Observation = dict[str, Any]
+WorkflowObservation = dict[str, Any]
 OPTIONS = PlanOptions(window=WINDOW, early_exit=False)
 DRAWN = tuple(
     n for n in inspect.signature(draw_instance).parameters if n not in {"condition", "seed"}
@@ -50,7 +50,7 @@ DRAWN = tuple(
 """Options of `draw_instance` that an environment takes."""
 
 
-class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
+class WorkflowEnv(gymnasium.Env[WorkflowObservation, np.int64]):
     """One simulation.
 
     An observation has `candidates`, (width, features), and the `kind` of the decision: 0 for a
@@ -112,7 +112,7 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    ) -> tuple[WorkflowObservation, dict[str, Any]]:
         """Begin an episode: that of the seed, or the next one."""
         refuse_reset_options(options)
         super().reset(seed=seed, options=options)
@@ -132,7 +132,9 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
             raise InvalidInput(f"'{self.case.workload.name}' has nothing to decide")
         return self._observe(), {"action_mask": self.action_masks()}
 
-    def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(
+        self, action: np.int64
+    ) -> tuple[WorkflowObservation, float, bool, bool, dict[str, Any]]:
         """Take a candidate, and advance to the next decision."""
         choice = self._shown[min(self._row(action), len(self._shown) - 1)]
         task, device = apply(self._candidates, choice)
@@ -182,7 +184,7 @@ class WorkflowEnv(gymnasium.Env[Observation, np.int64]):
         """Return which rows are candidates."""
         return np.arange(self.width) < len(self._shown)
 
-    def _observe(self) -> Observation:
+    def _observe(self) -> WorkflowObservation:
         state, count = self._candidates.state[0], int(self._candidates.state["count"][0])
         self._shown = (
             list(range(count)) if count <= self.width else [*range(self.width - 1), count - 1]

@@ -14,7 +14,6 @@ from weft.errors import InvalidInput, UnknownName
 from weft.formats.model_file import Model
 from weft.generators import Instance
 from weft.learn.cma import SeparableCma
-from weft.learn.settings import Progress, silent
 from weft.learn.workflow.tuned_list import TUNED, clip_ratio, start_sim
 from weft.model.columns import BoolArray, FloatArray
 from weft.policies.load import load_kind
@@ -23,6 +22,7 @@ from weft.policies.replanning.policy import ReplanningPolicy
 from weft.policies.replanning.trained import SWITCH, TWO_STAGE, replanning_model
 from weft.policies.replanning.weights import WEIGHTS
 from weft.policies.two_stage.dqn import TwoStageDqn
+from weft.progress import Progress, silent
 from weft.registry import closest
 from weft.rng import generator
 from weft.sim.kernel.events import ENDED

@@ -24,13 +24,13 @@ import torch
 from torch import nn
 
 from weft.generators.instances import CONDITIONS, Instance, draw_instance
-from weft.learn.settings import Progress, silent
 from weft.learn.workflow.graph_episodes import EXPERT, SAMPLED, EpisodeLog, run_instance
 from weft.learn.workflow.graph_module import GraphModule, make_batch, make_forest, order_likelihood
 from weft.model.columns import FloatArray
 from weft.policies.graph.network import graph_network_of
 from weft.policies.graph.policy import GraphPolicy, TrainedGraph
 from weft.policies.simulate import simulate
+from weft.progress import Progress, silent
 from weft.rng import generator
 from weft.typed import typed_dataclass
 

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.generators.instances import Instance
-from weft.model.columns import FloatArray, IntArray
-from weft.policies.conditional.networks import Numbers
+from weft.model.columns import FloatArray, IntArray, Numbers
 from weft.policies.graph.deft import (
     PlacementBuffers,
     commit_decisions,
@@ -23,7 +22,7 @@ from weft.sim.kernel.events import ENDED, MOMENT, advance
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import task_of
 from weft.sim.kernel.records import record
-from weft.sim.kernel.tables import DONE, JOB_HERE, Sim, Table, make_sim
+from weft.sim.kernel.tables import DONE, JOB_HERE, RecordTable, Sim, make_sim
 
 NOISE = 1 << 15
 """Length of the random numbers of an episode."""
@@ -54,7 +53,7 @@ class EpisodeLog(NamedTuple):
     done: IntArray
     of_job: IntArray
     of_instance: IntArray
-    size: Table  # (1,)
+    size: RecordTable  # (1,)
     finished_at: FloatArray
     job_finish: FloatArray
 

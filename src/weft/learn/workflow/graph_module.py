@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from weft.generators.instances import Instance
 from weft.learn.workflow.graph_episodes import EpisodeLog
-from weft.model.columns import IntArray, offsets
-from weft.policies.conditional.networks import CLIP, Numbers
+from weft.model.columns import IntArray, Numbers, offsets
+from weft.policies.conditional.networks import CLIP
 from weft.policies.graph.network import GraphNetwork, graph_network_of, layer_sizes
 from weft.policies.graph.passes import GraphState
 

@@ -16,11 +16,12 @@ from typing import ClassVar
 import numpy as np
 
 from weft.generators import Instance, draw_instance
-from weft.learn.settings import Count, InstanceSettings, Progress, TrainingRecord, silent
+from weft.learn.settings import Count, InstanceSettings, TrainingRecord
 from weft.learn.workflow.tuned_list import Trial, clip_ratio, draw_instances
 from weft.model.columns import FloatArray
 from weft.policies.replanning.portfolio import WINDOW, PlanOptions
 from weft.policies.replanning.weights import WEIGHTS, weights_of
+from weft.progress import Progress, silent
 from weft.rng import generator
 from weft.typed import typed_dataclass
 

@@ -23,10 +23,10 @@ from weft.generators.families.distribution import (
     FamilyCase,
     draw_case,
 )
-from weft.learn.settings import Count, Progress, Settings, TrainingRecord, silent
+from weft.learn.settings import Count, Settings, TrainingRecord
 from weft.learn.value_networks import FitSettings, ValueNetworks, fit_network
-from weft.model.columns import FloatArray
-from weft.policies.q_network import Numbers
+from weft.model.columns import Float32Array, FloatArray
+from weft.policies.q_network import NetworkArrays
 from weft.policies.replanning.portfolio import (
     UNLIMITED,
     PlanOptions,
@@ -44,6 +44,7 @@ from weft.policies.replanning.shrinkage import (
     shrinkage_network,
 )
 from weft.policies.replanning.weights import weights_of
+from weft.progress import Progress, silent
 from weft.rng import generator
 from weft.sim.kernel.events import MOMENT
 from weft.sim.kernel.jit import njit_noalloc
@@ -95,7 +96,7 @@ class TrainedShrinkage(TrainingRecord):
     """The network, its error, and that of the best constants."""
 
     algorithm: ClassVar[str] = "regression of log durations (weft.learn.workflow.shrinkage)"
-    arrays: dict[str, Numbers]
+    arrays: NetworkArrays
     constants: tuple[float, float]
     score: float
     constant_score: float
@@ -125,7 +126,7 @@ def record_spread(
     portfolio: Portfolio,
     chance: FloatArray,
     share: float,
-    feature: Numbers,
+    feature: Float32Array,
     count: FloatArray,
     log_sum: FloatArray,
 ) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,11 +27,11 @@ import torch
 from torch import Tensor
 
 from weft.generators import Instance, draw_instance
-from weft.learn.settings import Count, InstanceSettings, Progress, TrainingRecord, silent
+from weft.learn.settings import Count, InstanceSettings, TrainingRecord
 from weft.learn.value_networks import FitSettings, ValueNetworks, fit_network
 from weft.learn.workflow.tuned_list import ALONE, VALIDATION, clip_ratio, log_completion, start_sim
-from weft.model.columns import FloatArray
-from weft.policies.q_network import Numbers, empty_network
+from weft.model.columns import Float32Array, FloatArray
+from weft.policies.q_network import NetworkArrays, empty_network
 from weft.policies.replanning.portfolio import (
     MOVES,
     WINDOW,
@@ -46,6 +46,7 @@ from weft.policies.replanning.portfolio import (
     run_by_portfolio,
 )
 from weft.policies.replanning.switch import FEATURES, switch_network
+from weft.progress import Progress, silent
 from weft.rng import generator
 from weft.sim.kernel.events import ENDED, MOMENT
 from weft.sim.kernel.tables import Sim, copy_sim
@@ -82,7 +83,7 @@ class SwitchSettings(InstanceSettings):
 class Switch(NamedTuple):
     """Arrays of a network, and the margin of its decisions."""
 
-    arrays: Mapping[str, Numbers]
+    arrays: NetworkArrays
     margin: float
 
 
@@ -95,7 +96,7 @@ class TrainedSwitch(TrainingRecord):
 
     algorithm: ClassVar[str] = "Q-values of two options, from rollouts (weft.learn.workflow.switch)"
     recorded: ClassVar[tuple[str, ...]] = ("samples",)
-    arrays: dict[str, Numbers]
+    arrays: NetworkArrays
     margin: float
     settings: SwitchSettings
     score: float = math.inf
@@ -200,7 +201,7 @@ class SwitchValues(ValueNetworks):
         return value.squeeze(-1)
 
 
-def fit(samples: Numbers, settings: SwitchSettings, round_: int) -> tuple[SwitchValues, float]:
+def fit(samples: Float32Array, settings: SwitchSettings, round_: int) -> tuple[SwitchValues, float]:
     """Fit a network to samples (stops, options, features and value).
 
     Also return the share of the variance that is left unexplained.

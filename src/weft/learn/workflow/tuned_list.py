@@ -18,7 +18,7 @@ import numpy as np
 
 from weft.generators import Instance, draw_instance
 from weft.learn.cma import SeparableCma
-from weft.learn.settings import Count, InstanceSettings, Progress, TrainingRecord, silent
+from weft.learn.settings import Count, InstanceSettings, TrainingRecord
 from weft.model.columns import FloatArray
 from weft.policies.replanning.portfolio import (
     UNLIMITED,
@@ -28,6 +28,7 @@ from weft.policies.replanning.portfolio import (
     run_by_portfolio,
 )
 from weft.policies.replanning.weights import WEIGHTS, weights_of
+from weft.progress import Progress, silent
 from weft.rng import generator
 from weft.sim.kernel.events import ENDED
 from weft.sim.kernel.tables import Sim, copy_sim, make_sim

@@ -18,11 +18,10 @@ from weft.generators import Instance
 from weft.generators.families.distribution import DEVELOPMENT, FAMILY_CONDITIONS, LOADS, draw_case
 from weft.learn.dqn import DqnSettings, Exploration, QValues, TrainedDqn, train
 from weft.learn.replay_memory import Episode
-from weft.learn.settings import Progress, silent
 from weft.learn.workflow.tuned_list import VALIDATION, clip_ratio, draw_instances, log_completion
 from weft.model.columns import FloatArray
 from weft.policies.graph.deft import commit_choice
-from weft.policies.q_network import Numbers, QNetwork
+from weft.policies.q_network import NetworkArrays, QNetwork
 from weft.policies.replanning.portfolio import (
     UNLIMITED,
     WINDOW,
@@ -46,6 +45,7 @@ from weft.policies.two_stage.decision import (
     Candidates,
     make_candidates,
 )
+from weft.progress import Progress, silent
 from weft.registry import closest
 from weft.sim.kernel.events import ENDED, MOMENT
 from weft.sim.kernel.jit import njit_noalloc
@@ -207,7 +207,7 @@ class TwoStageEnvironment:
         self._reference = self._costs(None, 0.0)
 
     def run_episode(
-        self, number: int, arrays: Mapping[str, Numbers], exploration: Exploration, episode: Episode
+        self, number: int, arrays: NetworkArrays, exploration: Exploration, episode: Episode
     ) -> int:
         """Simulate the next instance, and record its decisions."""
         s = self._settings
@@ -230,7 +230,7 @@ class TwoStageEnvironment:
             sim, portfolio, make_candidates(sim), network, search, follow, explore, chance, episode
         )
 
-    def score(self, arrays: Mapping[str, Numbers]) -> tuple[float, float]:
+    def score(self, arrays: NetworkArrays) -> tuple[float, float]:
         """Return the least mean log of the objective over the plan's, and its margin."""
         network, found = stage_networks(arrays), {}
         for margin in self._settings.margins:

@@ -23,7 +23,7 @@ from weft.sim.kernel.ranks import upward_rank
 ANYWHERE = -1
 """The pin of a task that may go to any pool."""
 
-Packed = tuple[IntArray, FloatArray, FloatArray]
+PackedRows = tuple[IntArray, FloatArray, FloatArray]
 """The pool, start and duration of each task."""
 
 
@@ -86,7 +86,7 @@ def _reversed(a: ProblemArrays, pools: Pools) -> tuple[ProblemArrays, Pools]:
     return a.reversed(), pools._replace(latency=near[0], per_byte=near[1])
 
 
-def back_and_forth(directions: ForwardBackward, rows: Packed) -> Packed:
+def back_and_forth(directions: ForwardBackward, rows: PackedRows) -> PackedRows:
     """Pack tasks from the end, last finish first, then again from the beginning.
 
     Forward-backward improvement (Valls, Ballestin and Quintanilla 2005, section 3).
@@ -104,7 +104,7 @@ def order_of(problem: Problem, start: FloatArray) -> IntArray:
     return np.lexsort((problem.workflow.place, start)).astype(np.int64)
 
 
-def length_of(rows: Packed) -> float:
+def length_of(rows: PackedRows) -> float:
     """Return the makespan of packed tasks."""
     return float((rows[1] + rows[2]).max())
 
@@ -144,7 +144,7 @@ def as_schedule(
 
 
 @njit
-def pack_in_order(a: ProblemArrays, pools: Pools, order: IntArray, pin: IntArray) -> Packed:
+def pack_in_order(a: ProblemArrays, pools: Pools, order: IntArray, pin: IntArray) -> PackedRows:
     """Place each task, in order, in its pinned pool or where it finishes first."""
     n, count = len(a.work), len(pools.first)
     pool, start, seconds = np.full(n, -1), np.zeros(n), np.zeros(n)

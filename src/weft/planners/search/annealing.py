@@ -28,7 +28,7 @@ from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.order_moves import ANY, ANY_SHARE, draw_move, shift, uniform
 from weft.sim.kernel.records import record
-from weft.sim.kernel.tables import Table
+from weft.sim.kernel.tables import RecordTable
 
 OTHER_ANY_SHARE = 0.2
 """`ANY_SHARE` for objectives other than the makespan: an early finish is worth less for them."""
@@ -60,7 +60,7 @@ class Chain(NamedTuple):
     choice: IntArray  # (n,) device, or ANY
     best_order: IntArray
     best_choice: IntArray
-    value: Table  # (1,) of the current and of the best state
+    value: RecordTable  # (1,) of the current and of the best state
     random: np.ndarray  # (1,) uint64
     path: Path
     group: IntArray  # (GROUP,) scratch memory: tasks that move together

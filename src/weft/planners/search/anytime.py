@@ -37,7 +37,7 @@ from weft.planners.search.team import (
     MAKESPAN,
     REFINING_FACTOR,
     SHORT_SHARE,
-    Progress,
+    SearchState,
     Team,
     reporting,
 )
@@ -50,6 +50,7 @@ from weft.planners.search.warm_start import (
     quick_start,
     start_at,
 )
+from weft.progress import Progress
 from weft.typed import typed_dataclass
 
 DEFAULT_MOVES, DEFAULT_CELLS = 400_000, 150_000_000
@@ -86,7 +87,7 @@ class Anytime:
     duplicate : whether a task may run on several devices to save transfers
     objective : "makespan", another one, or several with weights; see `Objective`, also for `price`,
         `jobs`, `deadlines` and `priorities`
-    progress : called with the used share of the budget and the best value; None: a bar on stderr
+    progress : called with a `SearchState`; None: a bar on stderr
         for runs of 2 s or more
 
     Examples
@@ -105,7 +106,7 @@ class Anytime:
     jobs: ArrayLike = ()
     deadlines: ArrayLike = ()
     priorities: ArrayLike = ()
-    progress: Progress | None = field(default=None, compare=False)
+    progress: Progress[SearchState] | None = field(default=None, compare=False)
     name: str = "anytime"
 
     def __post_init__(self) -> None:
@@ -200,7 +201,7 @@ class Anytime:
         start: WarmStart,
         seed: int,
         bound: float,
-        progress: Progress,
+        progress: Progress[SearchState],
     ) -> list[Schedule]:
         """Return the schedules of the phases of the search.
 

@@ -26,8 +26,9 @@ from weft.planners.objective import Goal, Objective, Prices
 from weft.planners.planner import PLANNERS, QUICK, Solution, objective_of, refuse_choices
 from weft.planners.search.clock import Clock
 from weft.planners.search.decoder import Decoder, decode, make_decoder
-from weft.planners.search.team import Progress, reporting
+from weft.planners.search.team import SearchState, reporting
 from weft.planners.search.warm_start import order_by_start
+from weft.progress import Progress
 from weft.rng import generator
 from weft.sim.kernel.jit import njit
 from weft.sim.kernel.order_moves import another_place, below, shift, uniform
@@ -72,7 +73,7 @@ class Genetic:
     generations : None: 300, or as many as the time limit allows
     objective : the fitness; see `Objective`, also for `price`, `jobs`, `deadlines` and `priorities`
     seeded : whether the first generation contains HEFT's schedule; the others are random
-    progress : called with the used share of the budget and the best value; None: a bar on stderr
+    progress : called with a `SearchState`; None: a bar on stderr
         for runs of 2 s or more
 
     Examples
@@ -90,7 +91,7 @@ class Genetic:
     deadlines: ArrayLike = ()
     priorities: ArrayLike = ()
     seeded: bool = True
-    progress: Progress | None = field(default=None, compare=False)
+    progress: Progress[SearchState] | None = field(default=None, compare=False)
     name: str = "genetic"
     supports: ClassVar[frozenset[str]] = QUICK | {"seconds", "objectives"}
 
@@ -185,7 +186,7 @@ class GeneticSearch:
         order, device = self.people.order[generation, i], self.people.device[generation, i]
         return decode(self.problem.arrays, self.goal, order, device, self.tail, self.decoder)
 
-    def run(self, clock: Clock, generations: int, progress: Progress) -> None:
+    def run(self, clock: Clock, generations: int, progress: Progress[SearchState]) -> None:
         """Breed generation after generation."""
         a, size = self.problem.arrays, self.people.value.shape[1]
         for _ in range(generations):
@@ -197,7 +198,8 @@ class GeneticSearch:
                 if clock.left() <= 0:
                     return
             self.old = 1 - self.old
-            progress(clock.share(), float(self.people.value[self.old].min()))
+            best = float(self.people.value[self.old].min())
+            progress(SearchState(clock.share(), best))
             if clock.left() <= clock.elapsed() - begun:
                 return
 

@@ -24,7 +24,7 @@ from weft.planners.packing.annealing import (
 from weft.planners.packing.pools import each_alone, make_pools, pool_of_devices
 from weft.planners.packing.serial import (
     ForwardBackward,
-    Packed,
+    PackedRows,
     as_schedule,
     back_and_forth,
     devices_and_order,
@@ -35,7 +35,15 @@ from weft.planners.packing.serial import (
 from weft.planners.search.annealing import make_chain
 from weft.planners.search.clock import Clock
 from weft.planners.search.decoder import make_decoder
-from weft.planners.search.team import MAKESPAN, REFINING_FACTOR, SHORT_SHARE, Progress, Team, Worker
+from weft.planners.search.team import (
+    MAKESPAN,
+    REFINING_FACTOR,
+    SHORT_SHARE,
+    SearchState,
+    Team,
+    Worker,
+)
+from weft.progress import Progress, silent
 from weft.rng import generator
 
 DEFAULT_MOVES, DEFAULT_CELLS = 60_000, 20_000_000
@@ -81,7 +89,7 @@ class PackingWorker(Worker):
         self.begin(self.chain.best_order.copy(), self.chain.best_choice.copy())
         return as_schedule(self.problem, self.pool, *self._rows())
 
-    def _rows(self) -> Packed:
+    def _rows(self) -> PackedRows:
         """Return the stored placement; seconds are computed again, to the last bit."""
         a, w = self.problem.arrays, self.packing
         device = self.directions.pools.first[w.kept_pool]
@@ -135,7 +143,7 @@ class PackedSearch:
     moves: int | None = None
     chains: int | None = None
     target: float = 0.0
-    progress: Progress = field(default=lambda _share, _value: None)
+    progress: Progress[SearchState] = silent
 
     def improved(self, schedule: Schedule) -> Schedule:
         """Return the best schedule found, beginning with a valid one; never a worse one."""

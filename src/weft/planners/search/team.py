@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from weft.planners.search.clock import Clock, now
 from weft.planners.search.decoder import Decoder, decode, make_decoder
 from weft.planners.search.duplicating import CopyDecoder, make_copy_decoder
 from weft.planners.search.warm_start import WarmStart
+from weft.progress import Progress, silent
 from weft.rng import generator
 from weft.sim.kernel.order_moves import ANY
 from weft.sim.kernel.ranks import mean_durations, mean_transfer, upward_rank
@@ -50,8 +52,18 @@ MAKESPAN = Objective.of("makespan")
 BAR_SECONDS = 2.0
 """Shortest time limit for which a progress bar is shown."""
 
-Progress = Callable[[float, float], None]
-"""Called with the used share of the budget and the best value so far."""
+
+class SearchState(NamedTuple):
+    """How far a search is.
+
+    Attributes
+    ----------
+    share : used share of the time limit, or of the moves
+    value : best value so far
+    """
+
+    share: float
+    value: float
 
 
 @dataclass
@@ -235,7 +247,13 @@ class Team:
         return self.leader.schedule()
 
     def search(
-        self, clock: Clock, moves: int, target: float, progress: Progress, *, until: float = 1.0
+        self,
+        clock: Clock,
+        moves: int,
+        target: float,
+        progress: Progress[SearchState],
+        *,
+        until: float = 1.0,
     ) -> None:
         """Run until the target is met or the budget is used.
 
@@ -248,7 +266,7 @@ class Team:
                 self._search_seconds(pool, clock, target, progress, until)
 
     def _search_moves(
-        self, pool: ThreadPoolExecutor, moves: int, target: float, progress: Progress
+        self, pool: ThreadPoolExecutor, moves: int, target: float, progress: Progress[SearchState]
     ) -> None:
         runs = max(1, round(moves / (CYCLE * self.workers[0].problem.n)))
         for i in range(runs):
@@ -262,7 +280,7 @@ class Team:
         pool: ThreadPoolExecutor,
         clock: Clock,
         target: float,
-        progress: Progress,
+        progress: Progress[SearchState],
         until: float,
     ) -> None:
         assert clock.seconds is not None
@@ -286,7 +304,11 @@ class Team:
             worker.move_seconds = (now() - begun) / done
 
     def _run(
-        self, pool: ThreadPoolExecutor, run: int, work: Callable[..., None], progress: Progress
+        self,
+        pool: ThreadPoolExecutor,
+        run: int,
+        work: Callable[..., None],
+        progress: Progress[SearchState],
     ) -> None:
         """Do one run of all workers.
 
@@ -306,7 +328,9 @@ class Team:
 
         futures = [pool.submit(work, worker, progress=check) for worker in self.workers[1:]]
         try:
-            work(self.workers[0], progress=lambda part: progress(part, self.leader.best))
+            work(
+                self.workers[0], progress=lambda part: progress(SearchState(part, self.leader.best))
+            )
             for future in futures:
                 future.result()
         except BaseException:
@@ -326,39 +350,43 @@ def _transfer_factor(problem: Problem) -> float:
     return min(max(transfer, seconds), MAX_TRANSFER_FACTOR * seconds) / seconds
 
 
-def _part(progress: Progress, used: float, share: float, part: float, best: float) -> None:
-    progress(used + part * share, best)
+def _part(progress: Progress[SearchState], used: float, share: float, run: SearchState) -> None:
+    progress(SearchState(used + run.share * share, run.value))
 
 
 @dataclass
 class SearchHistory:
-    """A progress callback that records improvements: seconds since start, value."""
+    """A callback that records improvements: seconds since start, value."""
 
     clock: Clock
-    show: Progress
+    show: Progress[SearchState]
     points: list[tuple[float, float]] = field(default_factory=list)
 
-    def __call__(self, share: float, value: float) -> None:
+    def __call__(self, state: SearchState) -> None:
         """Record the value if it is better, and pass it on."""
-        if not self.points or value < self.points[-1][1]:
-            self.points.append((self.clock.elapsed(), value))
-        self.show(share, value)
+        if not self.points or state.value < self.points[-1][1]:
+            self.points.append((self.clock.elapsed(), state.value))
+        self.show(state)
 
 
 @contextmanager
-def reporting(progress: Progress | None, clock: Clock, bound: float) -> Iterator[SearchHistory]:
-    """Yield the progress callback: the caller's, a bar on a terminal, or none."""
+def reporting(
+    progress: Progress[SearchState] | None, clock: Clock, bound: float
+) -> Iterator[SearchHistory]:
+    """Yield what to call: the caller's function, a bar on a terminal, or nothing."""
     if progress is not None:
         yield SearchHistory(clock, progress)
     elif sys.stderr.isatty() and clock.seconds is not None and clock.seconds >= BAR_SECONDS:
         yield SearchHistory(clock, partial(_show, bound))
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     else:
-        yield SearchHistory(clock, lambda _share, _value: None)
+        yield SearchHistory(clock, silent)
 
 
-def _show(bound: float, share: float, value: float) -> None:
-    done = round(20 * min(1.0, share))
-    above = f", at most {100 * (value / bound - 1):.1f} % above the optimum" if bound > 0 else ""
+def _show(bound: float, state: SearchState) -> None:
+    done = round(20 * min(1.0, state.share))
+    above = (
+        f", at most {100 * (state.value / bound - 1):.1f} % above the optimum" if bound > 0 else ""
+    )
     bar = f"[{'#' * done}{'.' * (20 - done)}]"
-    print(f"\r\x1b[K{bar} best {value:.4g} s{above}", end="", file=sys.stderr, flush=True)
+    print(f"\r\x1b[K{bar} best {state.value:.4g} s{above}", end="", file=sys.stderr, flush=True)

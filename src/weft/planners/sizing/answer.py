@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
@@ -15,14 +14,13 @@ from weft.model import Cluster, Problem, Workflow
 from weft.model.explain.quantities import format_seconds
 from weft.planners.planner import Planner
 from weft.planners.sizing.offers import offers_of
-from weft.planners.sizing.search import Counts, Rental, Search
+from weft.planners.sizing.search import Rental, Search
 from weft.planners.whatif.answer import refuse_invalid
+from weft.progress import Track
 from weft.typed import typed
 
 ENUMERATED = 4096
 """Most clusters of a catalogue that are all examined; beyond, the search is local."""
-
-SizeProgress = Callable[[Iterable[Counts]], Iterable[Counts]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +114,7 @@ def size(
     seed: int = 0,
     whole_nodes: bool = False,
     most: int = ENUMERATED,
-    progress: SizeProgress = lambda clusters: clusters,
+    track: Track = iter,
 ) -> Sizing:
     """Choose the machines to rent from a catalogue.
 
@@ -129,6 +127,7 @@ def size(
     whole_nodes : nodes are rented as a whole, not device by device
     most : number of clusters up to which all are examined; of a larger catalogue, a local search
         plans at most this number
+    track : goes through the examined clusters, for example `tqdm.tqdm`
 
     Notes
     -----
@@ -148,7 +147,7 @@ def size(
     offers = offers_of(problem, whole_nodes=whole_nodes)
     search = Search(problem, offers, planner, seconds, seed)
     complete = search.clusters <= most
-    for _ in progress(search.enumerate() if complete else search.climb(most, *limit)):
+    for _ in track(search.enumerate() if complete else search.climb(most, *limit)):
         pass
     front = tuple(search.front)
     for rental in front:

@@ -5,7 +5,6 @@ Every speed changes by the same share, every count of devices by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
 from os import PathLike
@@ -28,10 +27,10 @@ from weft.planners.whatif.changes import (
     Faster,
     RemoveDevice,
 )
+from weft.progress import Track
 from weft.typed import typed
 
-Pair = tuple[str, Change | None, Change | None]
-TornadoProgress = Callable[[Sequence[Pair]], Iterable[Pair]]
+ChangePair = tuple[str, Change | None, Change | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,9 +101,9 @@ def tornado(
     planner: str | PathLike[str] | Planner = "heft",
     share: float = 0.2,
     most: int = 12,
+    track: Track = iter,
     seconds: float | None = None,
     seed: int = 0,
-    progress: TornadoProgress = lambda pairs: pairs,
 ) -> Tornado:
     """Change each device kind, link and task kind, and each count of devices.
 
@@ -114,6 +113,7 @@ def tornado(
     ----------
     share : 0.2 makes everything 20 % faster and slower
     most : task kinds and pairs of device kinds to try, those with the most work first
+    track : goes through the pairs of changes, for example `tqdm.tqdm`
 
     Examples
     --------
@@ -134,16 +134,16 @@ def tornado(
 
     rows = [
         TornadoRow(what, answer(better), answer(worse))
-        for what, better, worse in progress(_pairs(problem, share, most))
+        for what, better, worse in track(_pairs(problem, share, most))
     ]
     return Tornado(before, share, tuple(sorted(rows, key=lambda r: (-r.saved, -r.lost))))
 
 
-def _pairs(problem: Problem, share: float, most: int) -> list[Pair]:
+def _pairs(problem: Problem, share: float, most: int) -> list[ChangePair]:
     """Return what is changed, the change for the better and the one for the worse."""
     cluster, more, less = problem.cluster, 1 + share, 1 - share
     kinds = list(dict.fromkeys(cluster.kinds))
-    made: list[Pair] = []
+    made: list[ChangePair] = []
     for kind in kinds:
         fewer = RemoveDevice(kind) if _can_lose(problem, kind) else None
         made.append((f"one {kind}", AddDevice(kind), fewer))

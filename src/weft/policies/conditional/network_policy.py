@@ -13,9 +13,9 @@ import numpy as np
 
 from weft.errors import InvalidInput, Unsupported
 from weft.model import Workload
-from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.columns import BoolArray, FloatArray, IntArray, Numbers
 from weft.policies.conditional.evaluate import options_of, reads_pairs
-from weft.policies.conditional.networks import Network, Numbers, choose, working_space
+from weft.policies.conditional.networks import Network, choose, working_space
 from weft.policies.conditional.pair_network import PairPolicy
 from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.policies.conditional.view_policy import UnitPolicy, chosen_kinds

@@ -16,9 +16,9 @@ import numpy as np
 
 from weft.errors import InvalidInput
 from weft.model import Workload
-from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.columns import BoolArray, FloatArray, IntArray, Numbers
 from weft.model.conditional_stream import in_ticks
-from weft.policies.conditional.networks import Network, Numbers, forward, working_space
+from weft.policies.conditional.networks import Network, forward, working_space
 from weft.policies.conditional.waiting import shorten_waits, stuck
 from weft.sim.kernel.commit import can_run, is_idle
 from weft.sim.kernel.events import MOMENT, STUCK, next_time
@@ -28,7 +28,7 @@ from weft.sim.kernel.ready_heap import pool_top
 from weft.sim.kernel.records import record
 from weft.sim.kernel.rules import first_runnable
 from weft.sim.kernel.setup import setup_seconds
-from weft.sim.kernel.tables import Sim, Table
+from weft.sim.kernel.tables import RecordTable, Sim
 from weft.sim.vector.batch import StepBatch
 from weft.sim.vector.state import BatchTables, StepState, busy_for, jobs_here, sim_of, state_of
 from weft.sim.vector.step import act, chance_of, proceed, update_coming, update_remaining
@@ -99,7 +99,7 @@ class PairState(NamedTuple):
     growth: FloatArray  # (kinds, units, largest batch) seconds of a batch over those of one task
     setup: FloatArray  # (kinds, units) time of the set-up before it
     running: IntArray  # (units,) the kind it runs, or -1
-    context: Table  # (1,)
+    context: RecordTable  # (1,)
     visit: FloatArray  # (tasks,) how often a job runs each task
     feature: Numbers  # buffer: features of one pair
     least: FloatArray  # (units,) buffer: least time per task of any kind

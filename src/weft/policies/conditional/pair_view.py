@@ -11,9 +11,9 @@ import numpy as np
 
 from weft.errors import Unsupported
 from weft.model import Workload
-from weft.model.columns import BoolArray, FloatArray, IntArray, offsets
+from weft.model.columns import BoolArray, FloatArray, IntArray, Numbers, offsets
 from weft.policies.conditional.network_policy import NetworkPolicy
-from weft.policies.conditional.networks import Network, Numbers
+from weft.policies.conditional.networks import Network
 from weft.policies.conditional.pair_network import (
     SOON,
     PairPolicy,
@@ -25,7 +25,7 @@ from weft.policies.conditional.trained_network import TrainedNetwork
 from weft.policies.conditional.view_policy import chosen_kinds
 from weft.policies.rules import task_kinds
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
-from weft.sim.kernel.tables import Table
+from weft.sim.kernel.tables import RecordTable
 from weft.sim.renumbering import Renumbering
 from weft.sim.vector.state import CHANCE
 from weft.sim.vector.step import chance_of
@@ -44,7 +44,7 @@ class TaskTables(NamedTuple):
     first: BoolArray  # (tasks,) whether it has no parents
     succ: IntArray  # (tasks + 1,)
     target: IntArray  # (edges,)
-    chance: Table  # (edges,)
+    chance: RecordTable  # (edges,)
     estimate: FloatArray  # of branches
     visit: FloatArray  # (tasks,) how often a job runs it
     remaining: FloatArray  # (tasks,) expected seconds to the end of the job

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.model.columns import BoolArray, IntArray
-from weft.policies.conditional.networks import Network, Numbers, choose, choose_given, working_space
+from weft.model.columns import BoolArray, IntArray, Numbers
+from weft.policies.conditional.networks import Network, choose, choose_given, working_space
 from weft.policies.conditional.waiting import forbid_standstill, shorten_waits
 from weft.sim.kernel.jit import njit_noalloc
 from weft.sim.kernel.tables import Sim

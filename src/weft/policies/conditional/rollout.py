@@ -40,7 +40,7 @@ from weft.sim.kernel.commit import is_idle
 from weft.sim.kernel.events import MOMENT, STUCK, next_time
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.records import record
-from weft.sim.kernel.tables import Sim, Table
+from weft.sim.kernel.tables import RecordTable, Sim
 from weft.sim.vector.batch import Idle, StepBatch, StepOptions
 from weft.sim.vector.state import BatchTables, StepState, sim_of, state_of
 from weft.sim.vector.step import act, proceed
@@ -73,7 +73,7 @@ class RolloutBuffers(NamedTuple):
     active: IntArray  # (MAX_CANDIDATES,) 1: not dropped out
     mean: FloatArray  # (MAX_CANDIDATES,) cost above that of the first, in job ticks
     square: FloatArray  # (MAX_CANDIDATES,) sum of squared deviations from it
-    counts: Table  # (1,)
+    counts: RecordTable  # (1,)
 
 
 class RolloutTables(NamedTuple):
@@ -130,7 +130,7 @@ class Rollout:
             return options_of(self.proposer, idle)
         return StepOptions(idle=idle or "event", window=WINDOW)
 
-    def run(self, batch: StepBatch) -> Table:
+    def run(self, batch: StepBatch) -> RecordTable:
         """Run all simulations to the end; return (size,) records of `COUNTS`."""
         ConditionalRule("index", self.weights).check_fits(batch)
         if self.proposer is not None:

@@ -17,7 +17,7 @@ from weft.rng import generator
 from weft.sim.kernel.features import capacities, has_network
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.records import record
-from weft.sim.kernel.tables import DONE, JOB_HERE, SKIPPED, Sim, Table
+from weft.sim.kernel.tables import DONE, JOB_HERE, SKIPPED, RecordTable, Sim
 from weft.sim.vector.batch import StepBatch
 from weft.sim.vector.state import BatchTables, StepState, sim_of, state_of
 from weft.sim.vector.step import chance_of
@@ -44,7 +44,7 @@ class FutureSampler(NamedTuple):
     branch: IntArray  # (choices, branches) an edge of the branch, or -1
     chooser: IntArray  # (choices,) the task that makes the choice
     place: IntArray  # (room,) the copy of each job from the oldest open one
-    cursor: Table  # (1,)
+    cursor: RecordTable  # (1,)
 
 
 def make_sampler(

@@ -27,7 +27,7 @@ from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import input_arrival, task_of, transfer_time
 from weft.sim.kernel.records import record
 from weft.sim.kernel.sim_from_view import SimFromView, refuse_choices
-from weft.sim.kernel.tables import READY, Sim, Table
+from weft.sim.kernel.tables import READY, RecordTable, Sim
 from weft.sim.renumbering import Renumbering
 from weft.sim.view import Decision, View
 from weft.typed import typed_class
@@ -47,7 +47,7 @@ class PlacementBuffers(NamedTuple):
     instance: IntArray  # (instances,) decisions: instance, device, and the parent to copy or -1
     device: IntArray
     copy: IntArray
-    counts: Table  # (1,)
+    counts: RecordTable  # (1,)
 
 
 def make_buffers(workload: Workload) -> PlacementBuffers:

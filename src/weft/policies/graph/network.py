@@ -27,7 +27,8 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.errors import InvalidInput
-from weft.policies.conditional.networks import Network, Numbers, arrays_of, network_of
+from weft.model.columns import Numbers
+from weft.policies.conditional.networks import Network, arrays_of, network_of
 
 WIDTH, HIDDEN = 8, 16
 """Numbers in an embedding or a summary, and units of hidden layers."""

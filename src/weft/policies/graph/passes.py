@@ -8,8 +8,8 @@ import numpy as np
 
 from weft.errors import InvalidInput
 from weft.model import Problem, Workload
-from weft.model.columns import FloatArray, IntArray, offsets
-from weft.policies.conditional.networks import Network, Numbers, forward, forward_columns
+from weft.model.columns import FloatArray, IntArray, Numbers, offsets
+from weft.policies.conditional.networks import Network, forward, forward_columns
 from weft.policies.graph.deft import PlacementBuffers, place, sort_ready
 from weft.policies.graph.network import FEATURE, SEEN, GraphNetwork
 from weft.sim.kernel.jit import njit_inline, njit_noalloc

@@ -19,7 +19,7 @@ from weft.sim.renumbering import Renumbering
 from weft.sim.view import Decision, View
 from weft.typed import typed_class
 
-Features = Callable[[Workload], FloatArray]
+FeatureFunction = Callable[[Workload], FloatArray]
 """Workload -> (instances, k), one row per task instance."""
 CELLS = 8_192
 """Most ready tasks x devices of one decision: tasks of older jobs come first."""
@@ -53,7 +53,7 @@ class HybridPolicy:
     def __init__(
         self,
         models: Mapping[str, DurationProcess] | None = None,
-        features: Features | None = None,
+        features: FeatureFunction | None = None,
         *,
         name: str = "hybrid",
         learning: bool = True,

@@ -14,7 +14,7 @@ from weft.model import Cluster
 from weft.model.columns import FloatArray, IntArray
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.records import record
-from weft.sim.kernel.tables import JOB_HERE, Sim, Table
+from weft.sim.kernel.tables import JOB_HERE, RecordTable, Sim
 
 NO_GROUP = -1
 """Group of a job that has none yet, or may run anywhere."""
@@ -60,7 +60,7 @@ def weigh_groups(
     topological: IntArray,
     starts: IntArray,
     group: IntArray,
-    demand: Table,
+    demand: RecordTable,
     work: FloatArray,
 ) -> None:
     """Compute the demand of each workflow on each group, (workflows, groups).
@@ -117,7 +117,7 @@ def _weigh_task(
 
 
 @njit_noalloc
-def assign_groups(sim: Sim, device: Table, demand: Table, job: Table) -> None:
+def assign_groups(sim: Sim, device: RecordTable, demand: RecordTable, job: RecordTable) -> None:
     """Assign every job present to a group: where it should finish first.
 
     A job that has begun keeps its group while a device of it is up. The tables are those of

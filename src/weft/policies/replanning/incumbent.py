@@ -17,7 +17,7 @@ from weft.sim.kernel.gaps import gap_in_rows
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import task_of, transfer_time
 from weft.sim.kernel.records import record
-from weft.sim.kernel.tables import JOB_HERE, READY, WAITING, Sim, Table
+from weft.sim.kernel.tables import JOB_HERE, READY, WAITING, RecordTable, Sim
 
 LONGEST_SHIFT = 12
 """Most places by which a task moves in the order."""
@@ -116,7 +116,7 @@ def _arrival(sim: Sim, incumbent: PlanState, i: int, d: int) -> float:
 
 
 @njit_noalloc
-def try_move(sim: Sim, incumbent: PlanState, undo: Table) -> bool:
+def try_move(sim: Sim, incumbent: PlanState, undo: RecordTable) -> bool:
     """Move a random task: device, order, both, or with a child; False: no change."""
     k = _draw(incumbent, incumbent.state[0].planned)
     i, kind, move = incumbent.sequence[k], _draw(incumbent, 4), undo[0]
@@ -134,7 +134,7 @@ def try_move(sim: Sim, incumbent: PlanState, undo: Table) -> bool:
 
 
 @njit_inline
-def _move_child(sim: Sim, incumbent: PlanState, i: int, d: int, undo: Table) -> None:
+def _move_child(sim: Sim, incumbent: PlanState, i: int, d: int, undo: RecordTable) -> None:
     """Move a child to the same device: if data is expensive, neither moves alone."""
     g = task_of(sim, i)
     children = sim.task[g + 1].succ - sim.task[g].succ
@@ -147,7 +147,7 @@ def _move_child(sim: Sim, incumbent: PlanState, i: int, d: int, undo: Table) -> 
 
 
 @njit_noalloc
-def undo_move(incumbent: PlanState, undo: Table) -> None:
+def undo_move(incumbent: PlanState, undo: RecordTable) -> None:
     """Take back the last move."""
     move, sequence = undo[0], incumbent.sequence
     at, i = move.after, sequence[move.after]

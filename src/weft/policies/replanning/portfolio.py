@@ -18,8 +18,8 @@ import numpy as np
 
 from weft.errors import InvalidInput, UnknownName
 from weft.model import Workload
-from weft.model.columns import FloatArray
-from weft.policies.q_network import Numbers, QNetwork, empty_network
+from weft.model.columns import Float32Array, FloatArray
+from weft.policies.q_network import QNetwork, empty_network
 from weft.policies.replanning.affinity import divisions
 from weft.policies.replanning.feedback import (
     collect_durations,
@@ -44,7 +44,7 @@ from weft.sim.kernel.commit import any_idle, commit, is_idle
 from weft.sim.kernel.events import MOMENT, advance
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.records import record
-from weft.sim.kernel.tables import JOB_AHEAD, JOB_HERE, READY, Sim, Table
+from weft.sim.kernel.tables import JOB_AHEAD, JOB_HERE, READY, RecordTable, Sim
 from weft.typed import typed_dataclass
 
 UNLIMITED = 2**31
@@ -110,13 +110,13 @@ class Portfolio(NamedTuple):
 
     stack: PlanState  # every array with an axis in front: the plans
     weights: FloatArray  # (plans without the incumbent, weights)
-    state: Table  # (1,)
-    predicted: Table  # (plans,)
+    state: RecordTable  # (1,)
+    predicted: RecordTable  # (plans,)
     switch: QNetwork  # values of planning again and of keeping; without hidden units: none
-    features: Numbers  # (2, features) of planning again and of keeping
-    move: Table  # (1,) the last move, to undo it
+    features: Float32Array  # (2, features) of planning again and of keeping
+    move: RecordTable  # (1,) the last move, to undo it
     shrinkage: QNetwork  # priors of durations; without hidden units: as they are
-    spread: Numbers  # (features,) of the observed durations
+    spread: Float32Array  # (features,) of the observed durations
 
 
 def make_portfolio(

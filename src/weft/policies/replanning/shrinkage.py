@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.policies.q_network import Numbers, QNetwork, q_network, q_value
+from weft.model.columns import Float32Array
+from weft.policies.q_network import QNetwork, q_network, q_value
 from weft.policies.replanning.feedback import observed_spread
 from weft.policies.replanning.state import PlanState
 from weft.sim.kernel.jit import njit_noalloc
@@ -52,7 +53,7 @@ def shrinkage_network(arrays: Mapping[str, NDArray[Any]]) -> QNetwork:
     return q_network(arrays, networks=OUTPUTS, features=len(FEATURES))
 
 
-def constant_arrays(priors: tuple[float, float], hidden: int = 1) -> dict[str, Numbers]:
+def constant_arrays(priors: tuple[float, float], hidden: int = 1) -> dict[str, Float32Array]:
     """Return the arrays of a network with constant outputs.
 
     Examples
@@ -70,7 +71,7 @@ def constant_arrays(priors: tuple[float, float], hidden: int = 1) -> dict[str, N
 
 
 @njit_noalloc
-def describe_spread(sim: Sim, plan: PlanState, f: Numbers) -> None:
+def describe_spread(sim: Sim, plan: PlanState, f: Float32Array) -> None:
     """Fill in the features."""
     slowed, p = 0.0, len(plan.device)
     for d in range(p):
@@ -86,7 +87,7 @@ def describe_spread(sim: Sim, plan: PlanState, f: Numbers) -> None:
 
 
 @njit_noalloc
-def prior_of(network: QNetwork, which: int, features: Numbers) -> float:
+def prior_of(network: QNetwork, which: int, features: Float32Array) -> float:
     """Return the number of observations that a prior weighs."""
     value = q_value(network, which, features)
     return float(np.exp(min(max(value, -LARGEST), LARGEST)))

@@ -14,7 +14,7 @@ from weft.policies.replanning.weights import W
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import transfer_time
 from weft.sim.kernel.records import record
-from weft.sim.kernel.tables import DONE, Sim, Table
+from weft.sim.kernel.tables import DONE, RecordTable, Sim
 
 EARLY_EXIT_FACTOR = 8
 """Factor on the window of a plan that may exit early, as it stops long before the end."""
@@ -51,28 +51,28 @@ class PlanState(NamedTuple):
     The inner loops over devices use plain arrays, which the compiler vectorises.
     """
 
-    task: Table  # (tasks,)
+    task: RecordTable  # (tasks,)
     ahead: FloatArray  # (tasks, p) optimistic seconds from the end there to the end of the workflow
-    inst: Table  # (instances,)
-    job: Table  # (jobs,)
-    device: Table  # (p,)
+    inst: RecordTable  # (instances,)
+    job: RecordTable  # (jobs,)
+    device: RecordTable  # (p,)
     begin: FloatArray  # (p, slots) times of the planned tasks of a device, in order
     end: FloatArray  # (p, slots)
-    pair: Table  # (kinds, p)
+    pair: RecordTable  # (kinds, p)
     rate: FloatArray  # (kinds, p) expected / estimated duration at the present speed
     penalty_rate: FloatArray  # (p,) penalty per second of a task
     arrival: FloatArray  # (p,) of the task that is being placed: the arrival of its inputs,
     seconds: FloatArray  # (p,) its duration,
     distance: FloatArray  # (p,) transfers between there and the other parents of its children,
     penalty: FloatArray  # (p,) and the penalty beside its finish
-    heap: Table  # (jobs + 1,) jobs with tasks to place, the one with the most urgent task on top
+    heap: RecordTable  # (jobs + 1,) jobs with tasks to place, the most urgent task on top
     sequence: IntArray  # (slots,) tasks in the order of placement
-    demand: Table  # (jobs, p) seconds that a job needs of a group, see `affinity`
+    demand: RecordTable  # (jobs, p) seconds that a job needs of a group, see `affinity`
     price: FloatArray  # (p,) of device time, see `prices`
     price_scale: FloatArray  # (1,) 1 / (1 + CCR): a near device matters more than a cheap one
     row_work: FloatArray  # (rows of the grid,) work that has arrived
-    prior: Table  # (1,)
-    state: Table  # (1,)
+    prior: RecordTable  # (1,)
+    state: RecordTable  # (1,)
 
 
 @njit_inline
@@ -156,7 +156,7 @@ def make_plan(
     return plan
 
 
-def _devices(workload: Workload, group: IntArray) -> Table:
+def _devices(workload: Workload, group: IntArray) -> RecordTable:
     cluster, device = workload.cluster, np.zeros(len(group), DEVICE)
     power, kinds = np.asarray(cluster.power, float), list(dict.fromkeys(cluster.kinds))
     device["power"] = power / power.mean() if power.sum() > 0 else 1.0

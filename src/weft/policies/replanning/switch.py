@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.model import Workload
-from weft.model.columns import FloatArray
-from weft.policies.q_network import Numbers, QNetwork, q_network, q_value
+from weft.model.columns import Float32Array, FloatArray
+from weft.policies.q_network import QNetwork, q_network, q_value
 from weft.policies.replanning.feedback import observed_spread
 from weft.policies.replanning.state import PlanState
 from weft.sim.kernel.jit import njit_noalloc
@@ -63,14 +63,14 @@ def transfer_feature(workload: Workload, mean: FloatArray) -> float:
 
 
 @njit_noalloc
-def prefers_incumbent(network: QNetwork, features: Numbers, margin: float) -> bool:
+def prefers_incumbent(network: QNetwork, features: Float32Array, margin: float) -> bool:
     """Return whether keeping the incumbent beats planning again by more than `margin`."""
     return bool(q_value(network, 0, features[1]) > q_value(network, 0, features[0]) + margin)
 
 
 @njit_noalloc
 def describe_options(
-    sim: Sim, plan: PlanState, moving: float, keep: int, features: Numbers
+    sim: Sim, plan: PlanState, moving: float, keep: int, features: Float32Array
 ) -> None:
     """Fill in the features of both options."""
     p, jobs, left, share, slowed, down, later = len(sim.device), 0, 0, 0.0, 0, 0, 0

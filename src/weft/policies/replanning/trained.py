@@ -9,8 +9,9 @@ from typing import Any
 
 from weft.arguments import shown
 from weft.errors import InvalidInput
-from weft.formats.model_file import Model, Numbers
+from weft.formats.model_file import Model
 from weft.formats.parsing.record import Record
+from weft.model.columns import Numbers
 from weft.policies.policy import POLICIES, bundled_policy, register_kind
 from weft.policies.replanning.policy import ReplanningPolicy, SwitchPolicy
 from weft.policies.replanning.portfolio import MOVES, WINDOW, PlanOptions

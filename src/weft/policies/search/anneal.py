@@ -24,9 +24,9 @@ from weft.sim.kernel.gaps import NONE, gap_in_chain, link
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.order_moves import ANY, ANY_SHARE, below, draw_move, shift, uniform
 from weft.sim.kernel.records import record
-from weft.sim.kernel.tables import Table
+from weft.sim.kernel.tables import RecordTable
 
-Column = NDArray[Any]
+ArrayColumn = NDArray[Any]
 """(K, tasks) numbers."""
 WORK_PER_PAIR = 100
 """Placements per pair of tasks after which a search ends, as few tasks have few plans."""
@@ -56,7 +56,7 @@ class PlanChain(NamedTuple):
     wait: IntArray  # (tasks,) the task that each one waits for, or NONE
     group: IntArray  # (2,) tasks that move together
     old: IntArray  # (2,) their choices
-    figures: Table  # (1,)
+    figures: RecordTable  # (1,)
 
 
 def make_search_chain(tasks: int, jobs: int, p: int, futures: int) -> PlanChain:
@@ -221,7 +221,9 @@ def evaluate(left: Residual, grid: FloatArray, c: PlanChain, first: int, limit: 
 
 
 @njit_inline
-def _copy(left: Residual, c: PlanChain, first: int, source: Column, target: Column) -> None:
+def _copy(
+    left: Residual, c: PlanChain, first: int, source: ArrayColumn, target: ArrayColumn
+) -> None:
     """Copy a column of all futures, for the tasks from a place in the order on."""
     for k in range(left.size[0].futures):
         for at in range(first, left.size[0].tasks):

@@ -28,7 +28,7 @@ from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.order_moves import ANY
 from weft.sim.kernel.records import record
-from weft.sim.kernel.tables import JOB_HERE, READY, Sim, Table
+from weft.sim.kernel.tables import JOB_HERE, READY, RecordTable, Sim
 from weft.sim.renumbering import Renumbering
 from weft.typed import typed_dataclass
 
@@ -99,7 +99,7 @@ class SearchOptions:
 class IncumbentSearch(NamedTuple):
     """The incumbent and all memory of the search."""
 
-    state: Table  # (1,)
+    state: RecordTable  # (1,)
     left: Residual
     chain: PlanChain
     order: IntArray  # (instances,) the tasks of the incumbent

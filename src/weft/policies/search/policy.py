@@ -9,9 +9,10 @@ from typing import Any
 
 from weft.arguments import shown
 from weft.errors import InvalidInput
-from weft.formats.model_file import Model, Numbers
+from weft.formats.model_file import Model
 from weft.formats.parsing.record import Record
 from weft.model import Workload
+from weft.model.columns import Numbers
 from weft.policies.graph.deft import useful_copy
 from weft.policies.policy import POLICIES, bundled_policy, register_kind
 from weft.policies.replanning.policy import ReplanningPolicy

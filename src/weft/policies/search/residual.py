@@ -21,7 +21,7 @@ from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.order_moves import below, uniform
 from weft.sim.kernel.queues import input_arrival, task_of, transfer_time
 from weft.sim.kernel.records import record
-from weft.sim.kernel.tables import DONE, JOB_AHEAD, READY, WAITING, Sim, Table
+from weft.sim.kernel.tables import DONE, JOB_AHEAD, READY, WAITING, RecordTable, Sim
 
 SIZE = record("now finish_weight", "tasks real futures jobs present copies")
 """Time; value of the mean finish of a task, see `anneal`; numbers of tasks left, of those of jobs
@@ -31,7 +31,7 @@ present, of futures in use, of jobs whose ends count, of jobs present; 1 if plan
 class Residual(NamedTuple):
     """Tasks that are left, numbered in the order of the plan; K futures, p devices."""
 
-    size: Table  # (1,)
+    size: RecordTable  # (1,)
     instance: IntArray  # (tasks,)
     number: IntArray  # (instances,) of each instance here, or NONE
     pred_ptr: IntArray  # (tasks + 1,) parents that are left, as in a problem

@@ -30,7 +30,7 @@ from weft.policies.two_stage.decision import (
     REWARD,
     TASK,
     Candidates,
-    Features,
+    FeatureRows,
 )
 from weft.policies.two_stage.graph_features import describe_graph, describe_place, finish_elsewhere
 from weft.sim.kernel.commit import any_idle, is_idle
@@ -267,7 +267,7 @@ def _is_planned_now(plan: PlanState, candidates: Candidates, i: int) -> bool:
 
 
 @njit_inline
-def _describe_state(sim: Sim, candidates: Candidates, f: Features) -> None:
+def _describe_state(sim: Sim, candidates: Candidates, f: FeatureRows) -> None:
     """Fill in the features that all candidates share."""
     p, state = len(sim.device), candidates.state[0]
     f[OF_TASK.ready] = min(state.ready / p, 4.0)

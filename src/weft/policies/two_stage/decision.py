@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from weft.model.columns import FloatArray, IntArray
 from weft.sim.kernel.records import record
-from weft.sim.kernel.tables import Sim, Table
+from weft.sim.kernel.tables import RecordTable, Sim
 
 TASK, DEVICE = 0, 1
 """Stages of a decision."""
@@ -92,7 +92,7 @@ REWARD = Rewards(*range(len(Rewards._fields)))
 REWARDS = Rewards._fields
 
 
-Features = NDArray[np.float32]
+FeatureRows = NDArray[np.float32]
 
 
 CANDIDATES_STATE = record("", "stage task count ready idle busy jobs")
@@ -102,11 +102,11 @@ CANDIDATES_STATE = record("", "stage task count ready idle busy jobs")
 class Candidates(NamedTuple):
     """The decision that is due, and its candidates."""
 
-    state: Table  # (1,)
+    state: RecordTable  # (1,)
     ready: IntArray  # (instances,) ready tasks that are not held
     idle: IntArray  # (p,) 1: idle
     item: IntArray  # (most candidates,) a task or a device; -1: wait, or hold
-    feature: Features  # (most candidates, FEATURES)
+    feature: FeatureRows  # (most candidates, FEATURES)
     predicted: FloatArray  # (jobs,) finish by the last plan; NaN: not present
     reward: FloatArray  # (rewards,) since the last decision
 
@@ -126,7 +126,7 @@ def make_candidates(sim: Sim) -> Candidates:
     )
 
 
-def candidates_of(feature: Features, stage: int) -> Candidates:
+def candidates_of(feature: FeatureRows, stage: int) -> Candidates:
     """Return the candidates of these features, numbered by row, as networks read them."""
     count = len(feature)
     state = np.zeros(1, CANDIDATES_STATE)

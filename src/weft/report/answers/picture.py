@@ -10,7 +10,7 @@ from weft.errors import InvalidInput
 from weft.formats.parsing.source import write_file
 from weft.report.matplot import drawing, inline_svg, png_bytes, svg_bytes
 from weft.report.page import Figure, Section, Table, write_report
-from weft.report.tables import Column, Row
+from weft.report.tables import Column, TableRow
 
 
 def save_answer(
@@ -20,7 +20,7 @@ def save_answer(
     size: tuple[float, float],
     title: str,
     sentence: str,
-    rows: Sequence[Row],
+    rows: Sequence[TableRow],
     columns: Sequence[str | Column],
 ) -> Path:
     """Write a picture (.svg, .png), or a page with sentence and table (.html)."""

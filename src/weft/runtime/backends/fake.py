@@ -19,7 +19,7 @@ from weft.typed import typed_class
 
 
 @dataclass(eq=False)
-class _Lane:
+class _DeviceOrders:
     """The orders of a device; the first one runs."""
 
     orders: deque[Order] = field(default_factory=deque)
@@ -91,7 +91,7 @@ class FakeBackend:
             self.future.change_slowdown.tolist(),
         )
         self._changes = deque(zip(*rows, strict=True))
-        self._lanes = [_Lane() for _ in range(self.cluster.p)]
+        self._lanes = [_DeviceOrders() for _ in range(self.cluster.p)]
         devices = range(self.cluster.p) if workload.cluster.has_setup else ()
         self._caches = [KindCache(workload, d) for d in devices]
         self._events: list[Event] = []
@@ -168,7 +168,7 @@ class FakeBackend:
 
     def finish(self) -> None:
         """Drop all orders."""
-        self._lanes = [_Lane() for _ in range(self.cluster.p)]
+        self._lanes = [_DeviceOrders() for _ in range(self.cluster.p)]
 
     def close(self) -> None:
         """Do nothing."""
@@ -192,7 +192,7 @@ class FakeBackend:
         if self._lanes[device].orders:
             self._start(device)
 
-    def _ending(self, order: Order, device: int, lane: _Lane) -> Event:
+    def _ending(self, order: Order, device: int, lane: _DeviceOrders) -> Event:
         for i in order.members:
             if self._script.get(i):
                 fault = self._script[i].pop(0)

@@ -13,7 +13,7 @@ from weft.errors import InvalidInput
 from weft.runtime.backends.local.worker import current_device
 from weft.typed import description
 
-Function = Callable[..., Any] | str
+StageFunction = Callable[..., Any] | str
 """A callable, or "module:function"."""
 
 
@@ -38,8 +38,8 @@ class Stage:
     folder : searched for modules first
     """
 
-    call: Function
-    setup: Function | None = None
+    call: StageFunction
+    setup: StageFunction | None = None
     timeout: float | None = None
     folder: str = ""
 
@@ -68,7 +68,7 @@ class LoadedStage:
         return pairs(self._call(*self._model, list(batch)), len(batch))
 
 
-def function_of(function: Function) -> Callable[..., Any]:
+def function_of(function: StageFunction) -> Callable[..., Any]:
     """Return a callable, imported if it is given as "module:function".
 
     Examples

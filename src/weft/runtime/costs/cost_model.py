@@ -24,7 +24,7 @@ SIZES = 3
 FITTED = 500
 """Newest measurements that a model is fitted to."""
 
-Point = tuple[float, float, Sizes]
+CostPoint = tuple[float, float, Sizes]
 """Work, incoming bytes and sizes of arguments."""
 
 
@@ -45,9 +45,9 @@ class CostModel:
         self._rows: dict[tuple[str, str], list[TaskRow]] = {}
         for row in rows:
             self._rows.setdefault((row.kind, row.device), []).append(row)
-        self._curves: dict[tuple[str, str], _Curve] = {}
+        self._curves: dict[tuple[str, str], _KindDurations] = {}
 
-    def seconds(self, kind: str, device: str, at: Point) -> float | None:
+    def seconds(self, kind: str, device: str, at: CostPoint) -> float | None:
         """Return the predicted seconds; None if the kind was never measured on the device.
 
         The median if that size was measured; else a model over at least `SIZES` sizes, or the
@@ -57,10 +57,10 @@ class CostModel:
         if key not in self._rows:
             return None
         if key not in self._curves:
-            self._curves[key] = _Curve(self._rows[key])
+            self._curves[key] = _KindDurations(self._rows[key])
         return self._curves[key].at(at)
 
-    def measured(self, kind: str, device: str, at: Point) -> bool:
+    def measured(self, kind: str, device: str, at: CostPoint) -> bool:
         """Return whether exactly this size was measured."""
         known = self.seconds(kind, device, at) is not None
         return known and at in self._curves[kind, device].medians
@@ -80,7 +80,7 @@ class OutputModel:
     """
 
     def __init__(self, rows: Iterable[TaskRow]) -> None:
-        groups: dict[str, dict[Point, list[float]]] = {}
+        groups: dict[str, dict[CostPoint, list[float]]] = {}
         for row in rows:
             points = groups.setdefault(row.kind, {})
             points.setdefault((row.work, row.data, row.sizes), []).append(row.output)
@@ -90,9 +90,9 @@ class OutputModel:
         }
         self.known = any(any(points.values()) for points in self._known.values())
         """Whether any result has bytes."""
-        self._found: dict[tuple[str, Point], float] = {}
+        self._found: dict[tuple[str, CostPoint], float] = {}
 
-    def bytes(self, kind: str, at: Point) -> float:
+    def bytes(self, kind: str, at: CostPoint) -> float:
         """Return the median bytes at this size, or at the nearest one; 0: none is known."""
         points = self._known.get(kind)
         if points is None:
@@ -104,18 +104,18 @@ class OutputModel:
         return self._found[kind, at]
 
 
-class _Curve:
+class _KindDurations:
     """The measurements of one task kind on one device kind."""
 
     def __init__(self, rows: Sequence[TaskRow]) -> None:
-        groups: dict[Point, list[float]] = {}
+        groups: dict[CostPoint, list[float]] = {}
         for row in rows:
             groups.setdefault((row.work, row.data, row.sizes), []).append(row.seconds)
         self.medians = {point: median(values[-KEPT:]) for point, values in groups.items()}
         self._rows = rows[-FITTED:]
         self._model: DurationModel | None = None
 
-    def at(self, point: Point) -> float:
+    def at(self, point: CostPoint) -> float:
         known = self.medians.get(point)
         if known is not None:
             return known
@@ -126,7 +126,7 @@ class _Curve:
         assert self._model is not None
         return self._model.predict(self._features(point)).median if self._names else self._level
 
-    def _nearest(self, point: Point) -> float:
+    def _nearest(self, point: CostPoint) -> float:
         near = min(self.medians, key=lambda other: _distance(point, other))
         scale = point[0] / near[0] if point[0] > 0 and near[0] > 0 else 1.0
         return self.medians[near] * scale
@@ -151,14 +151,14 @@ class _Curve:
         if self._names:
             self._model.fit(np.where(self._by_log, table + self._shift, table), seconds)
 
-    def _features(self, point: Point) -> FloatArray:
+    def _features(self, point: CostPoint) -> FloatArray:
         columns = _columns(point)
         given = np.array([columns.get(name, 0.0) for name in self._names])
         positive = np.maximum(given, np.where(self._shift > 0, 0.0, self._least)) + self._shift
         return np.where(self._by_log, positive, given)
 
 
-def _columns(point: Point) -> dict[str, float]:
+def _columns(point: CostPoint) -> dict[str, float]:
     """Return a point by name; names of sizes differ from the two others."""
     work, data, sizes = point
     return {" work": work, " bytes": data, **dict(sizes)}
@@ -168,7 +168,7 @@ def _least_positive(column: FloatArray) -> float:
     return float(column[column > 0].min(initial=np.inf)) if (column > 0).any() else 1.0
 
 
-def _distance(a: Point, b: Point) -> tuple[float, float, float]:
+def _distance(a: CostPoint, b: CostPoint) -> tuple[float, float, float]:
     (work, data, sizes), (other_work, other_data, other_sizes) = a, b
     here, there = dict(sizes), dict(other_sizes)
     names = dict.fromkeys([*here, *there])

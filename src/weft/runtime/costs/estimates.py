@@ -12,7 +12,7 @@ from weft.errors import InvalidInput
 from weft.model import Cluster, Problem, Topology, Workflow
 from weft.model.columns import FloatArray, frozen
 from weft.model.network import Port
-from weft.runtime.costs.cost_model import CostModel, OutputModel, Point
+from weft.runtime.costs.cost_model import CostModel, CostPoint, OutputModel
 from weft.runtime.costs.history import History
 from weft.runtime.costs.imputation import impute_logs
 from weft.runtime.costs.keys import GPU, CostKey
@@ -33,8 +33,8 @@ LEAST_READ = 4096
 _Ports = dict[str, tuple[float, int]]
 """Kind of device -> best rate of its port in one direction, and transfers that show it."""
 
-_Rows = Sequence[TaskRow]
-_Keys = Sequence[CostKey]
+_TaskRows = Sequence[TaskRow]
+_CostKeys = Sequence[CostKey]
 
 
 def incoming_bytes(workflow: Workflow) -> FloatArray:
@@ -216,7 +216,7 @@ def _ports(rows: Sequence[LinkRow]) -> tuple[Callable[[str], float], Callable[[s
     return lambda kind: rate_of(kind, out, into), lambda kind: rate_of(kind, into, out)
 
 
-def with_measured_data(workflow: Workflow, rows: _Rows, keys: _Keys) -> Workflow:
+def with_measured_data(workflow: Workflow, rows: _TaskRows, keys: _CostKeys) -> Workflow:
     """Return the workflow with measured result sizes on edges without data.
 
     A size depends on the bytes that a task reads, so sizes are predicted parents first.
@@ -256,7 +256,7 @@ def sum_input_bytes(given: Sequence[float], measured: Sequence[float]) -> float:
 
 
 def _measured(
-    workflow: Workflow, data: FloatArray, cluster: Cluster, rows: _Rows, keys: _Keys
+    workflow: Workflow, data: FloatArray, cluster: Cluster, rows: _TaskRows, keys: _CostKeys
 ) -> FloatArray:
     """Return (n, p) predictions from measurements, NaN if unknown.
 
@@ -268,7 +268,7 @@ def _measured(
     model = CostModel(rows)
     kinds = list(dict.fromkeys(cluster.kinds))
     column = np.array([kinds.index(kind) for kind in cluster.kinds])
-    known: dict[tuple[str, Point], list[float]] = {}
+    known: dict[tuple[str, CostPoint], list[float]] = {}
     table = np.full((workflow.n, len(kinds)), np.nan)
     for task, ((kind, arguments), work) in enumerate(
         zip(keys, workflow.work.tolist(), strict=True)
@@ -285,7 +285,7 @@ def _measured(
     return np.asarray(table[:, column], float)
 
 
-def _only_cold(cluster: Cluster, rows: _Rows, keys: _Keys) -> np.ndarray:
+def _only_cold(cluster: Cluster, rows: _TaskRows, keys: _CostKeys) -> np.ndarray:
     """Return (n, p) whether a kind was measured cold only, on devices with warm kinds."""
     warm = {(row.kind, row.device) for row in rows if not row.cold}
     kinds, devices = {kind for kind, _ in warm}, {device for _, device in warm}

@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.errors import InvalidInput
 from weft.learn.durations.end_time import SAMPLES, Forecast, RunState, forecast_end
-from weft.learn.durations.spread import Residual, Spread
+from weft.learn.durations.spread import RunResidual, Spread
 from weft.model import Problem, Trace
 from weft.planners import Plan
 from weft.runtime.costs.history import History
@@ -56,7 +56,7 @@ def forecast(
     if history is not None and past:
         raise InvalidInput("history and past are given; give one of the two")
     known = History(history) if isinstance(history, str | Path) else history
-    residuals: list[Residual] = [] if known is None else known.residuals()
+    residuals: list[RunResidual] = [] if known is None else known.residuals()
     spread = Spread.of_traces(past) if past else Spread.of(residuals)
     if scores is None:
         scores = [] if known is None else known.scores(plan.problem.name)

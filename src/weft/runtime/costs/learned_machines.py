@@ -26,11 +26,11 @@ COLD_STARTS = 2
 LEAST_SECONDS, LEAST_SHARE = 0.01, 0.2
 """Least seconds of a set-up that counts, and least share of a warm execution."""
 
-Pair = tuple[str, str]
+KindPair = tuple[str, str]
 """Task kind and device kind of measurements."""
 
 
-def cold_start_seconds(rows: Sequence[TaskRow]) -> dict[Pair, float]:
+def cold_start_seconds(rows: Sequence[TaskRow]) -> dict[KindPair, float]:
     """Return the median extra seconds of cold executions, where they count.
 
     Examples
@@ -41,7 +41,7 @@ def cold_start_seconds(rows: Sequence[TaskRow]) -> dict[Pair, float]:
     ({('f', 'cpu'): 2.0}, {})
     """
     warm = CostModel(row for row in rows if not row.cold and row.batch == 1)
-    beyond: dict[Pair, list[tuple[float, float]]] = {}
+    beyond: dict[KindPair, list[tuple[float, float]]] = {}
     for row in rows:
         usual = None
         if row.cold and row.batch == 1:
@@ -56,7 +56,7 @@ def cold_start_seconds(rows: Sequence[TaskRow]) -> dict[Pair, float]:
     return found
 
 
-def batch_curves(rows: Sequence[TaskRow]) -> dict[Pair, dict[int, float]]:
+def batch_curves(rows: Sequence[TaskRow]) -> dict[KindPair, dict[int, float]]:
     """Return the median seconds of warm batches by size, if several were measured.
 
     Examples
@@ -65,7 +65,7 @@ def batch_curves(rows: Sequence[TaskRow]) -> dict[Pair, dict[int, float]]:
     >>> batch_curves(rows)
     {('f', 'gpu'): {1: 2.0, 4: 3.0}}
     """
-    sizes: dict[Pair, dict[int, list[float]]] = {}
+    sizes: dict[KindPair, dict[int, list[float]]] = {}
     for row in usual_rows(rows, batches=True):
         by_size = sizes.setdefault((row.kind, row.device), {})
         by_size.setdefault(int(row.batch), []).append(row.seconds)

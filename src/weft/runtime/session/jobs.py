@@ -23,7 +23,7 @@ COLUMNS = {"template": np.int64, "arrival": float, "deadline": float, "priority"
 SPARE: dict[str, float] = {"template": 0, "arrival": FAR, "deadline": inf, "priority": 0.0}
 
 Branch = str | int
-Outcome = Branch | Sequence[Branch | None] | Mapping[int, Branch] | None
+JobOutcome = Branch | Sequence[Branch | None] | Mapping[int, Branch] | None
 """The branch of a single task, a list with an entry per task, or a mapping from job to branch."""
 
 
@@ -162,7 +162,7 @@ def _shape(workflow: Workflow) -> tuple[object, ...]:
 
 
 def read_outcomes(
-    life: Lifecycle, members: Sequence[int], jobs: Sequence[int], outcome: Outcome
+    life: Lifecycle, members: Sequence[int], jobs: Sequence[int], outcome: JobOutcome
 ) -> dict[int, int]:
     """Return the branch of each choice of a group's members; `jobs` are their jobs."""
     given: list[Any]

@@ -27,7 +27,7 @@ from weft.runtime.session.file import read_session, write_session
 from weft.runtime.session.jobs import (
     FAR,
     Assignment,
-    Outcome,
+    JobOutcome,
     SessionJobs,
     bound,
     read_outcomes,
@@ -161,7 +161,7 @@ class Session:
 
     @typed
     def finished(
-        self, assignment: Assignment, outcome: Outcome = None, *, at: float | None = None
+        self, assignment: Assignment, outcome: JobOutcome = None, *, at: float | None = None
     ) -> None:
         """Report the end of an assignment, with the branch of each task that chooses.
 

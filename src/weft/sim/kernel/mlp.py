@@ -6,14 +6,8 @@ add inputs in order, in the type of `out`, so that every network gives the same 
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
-import numpy as np
-import numpy.typing as npt
-
+from weft.model.columns import Numbers
 from weft.sim.kernel.jit import njit_inline
-
-Numbers: TypeAlias = npt.NDArray[np.floating[Any]]
 
 
 @njit_inline

@@ -6,24 +6,24 @@ The lowest (key, number) comes first.
 from __future__ import annotations
 
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
-from weft.sim.kernel.tables import Sim, Table
+from weft.sim.kernel.tables import RecordTable, Sim
 
 
 @njit_inline
-def before(inst: Table, a: int, b: int) -> bool:
+def before(inst: RecordTable, a: int, b: int) -> bool:
     """Return whether instance a comes before instance b."""
     return bool(inst[a].key < inst[b].key or (inst[a].key == inst[b].key and a < b))
 
 
 @njit_inline
-def _put(inst: Table, base: int, at: int, instance: int) -> None:
+def _put(inst: RecordTable, base: int, at: int, instance: int) -> None:
     """Place an instance in the heap that begins at `base`."""
     inst[base + at].pool = instance
     inst[instance].place = at
 
 
 @njit_noalloc
-def _rise(inst: Table, base: int, at: int) -> None:
+def _rise(inst: RecordTable, base: int, at: int) -> None:
     mine = inst[base + at].pool
     while at > 0:
         up = (at - 1) // 2
@@ -36,7 +36,7 @@ def _rise(inst: Table, base: int, at: int) -> None:
 
 
 @njit_noalloc
-def _sink(inst: Table, base: int, size: int, at: int) -> None:
+def _sink(inst: RecordTable, base: int, size: int, at: int) -> None:
     mine = inst[base + at].pool
     while True:
         child = 2 * at + 1

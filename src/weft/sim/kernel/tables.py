@@ -21,7 +21,7 @@ from weft.model.machines.setup import PINNED
 from weft.sim.kernel.records import record as _record
 from weft.sim.rule import PLACEMENTS, Rule
 
-Table = NDArray[Any]
+RecordTable = NDArray[Any]
 
 WAITING, READY, COMMITTED, RUNNING, DONE, SKIPPED, CANCELLED = range(7)
 JOB_AHEAD, JOB_HERE, JOB_ENDED, JOB_CANCELLED = range(4)
@@ -84,24 +84,24 @@ class Sim(NamedTuple):
     a switch.
     """
 
-    world: Table  # (1,)
-    task: Table
-    edge: Table
-    job: Table
-    inst: Table
-    entry: Table
-    kind: Table
-    device: Table
+    world: RecordTable  # (1,)
+    task: RecordTable
+    edge: RecordTable
+    job: RecordTable
+    inst: RecordTable
+    entry: RecordTable
+    kind: RecordTable
+    device: RecordTable
     due: FloatArray  # (p,) when each device finishes its group or looks at its queue again
-    execution: Table
-    change: Table
+    execution: RecordTable
+    change: RecordTable
     grid: FloatArray
     outcome: IntArray
     need: FloatArray  # (tasks, capacities) amounts that tasks take of the capacities of their node
     room: FloatArray  # (nodes, capacities) amounts left, then the whole amounts
-    flow: Table
-    link: Table
-    inbound: Table
+    flow: RecordTable
+    link: RecordTable
+    inbound: RecordTable
     route: IntArray  # (nodes * nodes, longest) links from node to node; -1: none
     # (p, kinds + 1) when each kind was last used, counted from 1 per device, 0: not loaded; and the
     # kind of the last group, or -1. Then the same after the queue of each device. No columns
@@ -238,7 +238,7 @@ def _network(workload: Workload, failures: int) -> dict[str, Any]:
     }
 
 
-def _tasks(workload: Workload) -> Table:
+def _tasks(workload: Workload) -> RecordTable:
     table = np.zeros(sum(p.n for p in workload.problems) + 1, TASK)
     kinds = {name: k for k, name in enumerate(workload.kinds)}
     t = e = 0
@@ -253,7 +253,7 @@ def _tasks(workload: Workload) -> Table:
     return table
 
 
-def _edges(workload: Workload) -> Table:
+def _edges(workload: Workload) -> RecordTable:
     table = np.zeros(sum(p.m for p in workload.problems), EDGE)
     t = e = 0
     for problem in workload.problems:
@@ -268,7 +268,7 @@ def _edges(workload: Workload) -> Table:
     return table
 
 
-def _jobs(workload: Workload, scenario: Scenario, plan_sizes: list[int] | None) -> Table:
+def _jobs(workload: Workload, scenario: Scenario, plan_sizes: list[int] | None) -> RecordTable:
     table = np.zeros(workload.jobs + 1, JOB)
     table["first"], table["choice"] = workload.first_instance, workload.first_choice
     part = table[:-1]
@@ -282,8 +282,12 @@ def _jobs(workload: Workload, scenario: Scenario, plan_sizes: list[int] | None) 
 
 
 def _instances(
-    workload: Workload, scenario: Scenario, task: Table, job: Table, keys: FloatArray | None
-) -> Table:
+    workload: Workload,
+    scenario: Scenario,
+    task: RecordTable,
+    job: RecordTable,
+    keys: FloatArray | None,
+) -> RecordTable:
     table = np.zeros(workload.instances, INST)
     table["job"] = np.repeat(np.arange(workload.jobs), job["remaining"][:-1])
     table["factor"], table["decided"], table["done_at"] = scenario.factor, np.nan, np.nan
@@ -294,7 +298,9 @@ def _instances(
     return table
 
 
-def _entries(workload: Workload, job: Table, plans: list[Table] | None, *, copies: bool) -> Table:
+def _entries(
+    workload: Workload, job: RecordTable, plans: list[RecordTable] | None, *, copies: bool
+) -> RecordTable:
     """Return the entries of queues; without a plan, entry i begins with instance i."""
     if plans is None:
         n = workload.instances
@@ -307,7 +313,9 @@ def _entries(workload: Workload, job: Table, plans: list[Table] | None, *, copie
     return table
 
 
-def _kinds(workload: Workload, task: Table, inst: Table, job: Table) -> Table:
+def _kinds(
+    workload: Workload, task: RecordTable, inst: RecordTable, job: RecordTable
+) -> RecordTable:
     table = np.zeros(len(workload.kinds), KIND)
     kind = task["kind"][np.arange(len(inst)) - job["shift"][inst["job"]]]
     sizes = np.bincount(kind, minlength=len(table))
@@ -315,7 +323,7 @@ def _kinds(workload: Workload, task: Table, inst: Table, job: Table) -> Table:
     return table
 
 
-def _devices(workload: Workload) -> Table:
+def _devices(workload: Workload) -> RecordTable:
     table = np.zeros(workload.cluster.p, DEVICE)
     table["memory"], table["batch"] = workload.cluster.memory, workload.cluster.batch
     table["slowdown"], table["blocked_until"], table["expected"] = 1.0, -np.inf, -np.inf
@@ -368,7 +376,7 @@ def replay_order(problem: Problem, schedule: Schedule) -> IntArray:
     return np.lexsort((np.arange(len(schedule)), place, schedule.finish, schedule.start))
 
 
-def _plan_rows(workload: Workload, schedules: Sequence[Schedule]) -> list[Table]:
+def _plan_rows(workload: Workload, schedules: Sequence[Schedule]) -> list[RecordTable]:
     """Return the entries of each schedule; `instance` counts from the job's first."""
     if len(schedules) != len(workload.problems):
         raise InvalidInput(

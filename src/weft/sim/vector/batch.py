@@ -14,7 +14,7 @@ from weft.model import Scenario, Workload
 from weft.model.columns import BoolArray, FloatArray, IntArray, offsets
 from weft.model.conditional_stream import ConditionalStream, in_ticks, ticked
 from weft.sim.kernel.events import ENDED
-from weft.sim.kernel.tables import CHANGING, Sim, Table, make_sim
+from weft.sim.kernel.tables import CHANGING, RecordTable, Sim, make_sim
 from weft.sim.vector.observation import Observation, observation_size
 from weft.sim.vector.state import CHANCE, CONFIG, COUNTERS, WATCH, BatchTables, StepState
 from weft.sim.vector.step import begin_one, step_many
@@ -332,7 +332,7 @@ def make_state(stream: ConditionalStream, blank: Sim, options: StepOptions) -> S
     )
 
 
-def _chances(stream: ConditionalStream, watched: list[int], slot: IntArray) -> Table:
+def _chances(stream: ConditionalStream, watched: list[int], slot: IntArray) -> RecordTable:
     choices = stream.problem.workflow.choices
     table = np.zeros(stream.problem.m, CHANCE)
     for e in range(stream.problem.m):

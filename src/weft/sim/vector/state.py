@@ -11,7 +11,7 @@ from weft.model.columns import FloatArray, IntArray
 from weft.sim.kernel.commit import free_at
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.records import record
-from weft.sim.kernel.tables import Sim, Table
+from weft.sim.kernel.tables import RecordTable, Sim
 
 CONFIG = record(
     "idle_ticks slowest prior tick span age_scale queue_scale",
@@ -32,10 +32,10 @@ class StepState(NamedTuple):
     `estimate`, `seen`, `remaining`, `coming`, `counters` and `scratch` belong to one simulation.
     """
 
-    config: Table  # (1,)
-    watch: Table
+    config: RecordTable  # (1,)
+    watch: RecordTable
     watch_ptr: IntArray  # (tasks + 1,) the watched choices of each task
-    chance: Table  # (edges,)
+    chance: RecordTable  # (edges,)
     order: IntArray  # (tasks,) topological
     duration: FloatArray  # (tasks, units) ticks, inf where a task cannot run
     depth: IntArray  # (kinds,) place in the order of Depth-First, deepest last
@@ -44,7 +44,7 @@ class StepState(NamedTuple):
     seen: IntArray
     remaining: FloatArray  # (tasks,) expected ticks to the end of the job on the fastest units
     coming: FloatArray  # (kinds,) tasks expected to become ready soon
-    counters: Table  # (1,)
+    counters: RecordTable  # (1,)
     scratch: IntArray
 
 

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.formats.model_file import Numbers
 from weft.learn.imitation.deepsched.data import LARGEST, MOST_DEVICES, problem_stream
 from weft.model import Problem, ProblemArrays
-from weft.model.columns import BoolArray, FloatArray, IntArray
+from weft.model.columns import BoolArray, FloatArray, IntArray, Numbers
 from weft.planners.imitation.deepsched.features import (
     PAIR_FEATURES,
     earliest_starts,

@@ -14,12 +14,13 @@ from torch import Tensor, nn
 
 from weft.learn.imitation.deepsched.data import problem_stream
 from weft.learn.imitation.deepsched.examples import RankExample, example_batches
-from weft.learn.settings import Count, Positive, Progress, Settings, silent
+from weft.learn.settings import Count, Positive, Settings
 from weft.model import Problem
 from weft.planners.imitation.deepsched.features import PAIR_FEATURES, TASK_FEATURES
 from weft.planners.imitation.deepsched.network import HEADS, DeepNetwork, network_of
 from weft.planners.imitation.deepsched.planner import plan_rows
 from weft.planners.planner import plan
+from weft.progress import Progress, silent
 from weft.typed import typed_dataclass
 
 VALIDATION, PROBLEMS = 10_000_000, 40

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.formats.model_file import Numbers
 from weft.model import Problem, ProblemArrays
-from weft.model.columns import FloatArray
+from weft.model.columns import FloatArray, Numbers
 from weft.sim.kernel.gaps import Timeline, earliest_start
 from weft.sim.kernel.jit import njit, njit_inline
 from weft.sim.kernel.ranks import downward_rank, mean_durations, mean_transfer, upward_rank

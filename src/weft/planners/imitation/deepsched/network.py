@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.errors import InvalidInput
-from weft.formats.model_file import Model, Numbers, find_model, read_model, save_model
-from weft.model.columns import FloatArray
+from weft.formats.model_file import Model, find_model, read_model, save_model
+from weft.model.columns import FloatArray, Numbers
 from weft.planners.imitation.deepsched.features import PAIR, PAIR_FEATURES, TASK_FEATURES
 from weft.sim.kernel.jit import njit, njit_inline
 from weft.sim.kernel.mlp import add_layer, layer, standardise

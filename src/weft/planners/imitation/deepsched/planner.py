@@ -15,9 +15,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from weft.formats.model_file import Numbers
 from weft.model import Problem, ProblemArrays
-from weft.model.columns import FloatArray, IntArray
+from weft.model.columns import FloatArray, IntArray, Numbers
 from weft.planners.imitation.deepsched.features import (
     PAIR_FEATURES,
     earliest_starts,

@@ -25,7 +25,7 @@ PLACED_BY_DASK = "own"
 QUICK = 0.001
 """Seconds for which messages are batched during a run."""
 
-Facts = dict[str, Any]
+WorkerFacts = dict[str, Any]
 
 
 class PackedOrder(NamedTuple):
@@ -176,7 +176,7 @@ class Reporter(SchedulerPlugin):  # type: ignore[misc]  # Dask is not typed ever
             comm.interval = min(comm.interval, QUICK)
 
 
-def list_workers(dask_scheduler: Any) -> list[Facts]:
+def list_workers(dask_scheduler: Any) -> list[WorkerFacts]:
     """Return the workers by name; the scheduler has newer information than a client."""
     return sorted(
         (_facts(worker) for worker in dask_scheduler.workers.values()),
@@ -184,7 +184,7 @@ def list_workers(dask_scheduler: Any) -> list[Facts]:
     )
 
 
-def _facts(worker: Any) -> Facts:
+def _facts(worker: Any) -> WorkerFacts:
     return {
         "name": str(worker.name),
         "worker": worker.address,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -20,7 +19,8 @@ from distributed.utils_comm import gather_from_workers
 
 from weft.errors import InvalidInput
 from weft.model import Cluster
-from weft.runtime.backends.dask.plugin import Facts, list_workers
+from weft.progress import Track
+from weft.runtime.backends.dask.plugin import WorkerFacts, list_workers
 from weft.runtime.backends.dask.worker_registry import connected
 
 SMALL, LARGEST = 100_000, 32_000_000
@@ -96,23 +96,18 @@ class ClusterProfile:
         ]
 
 
-def profile_cluster(
-    address: str,
-    *,
-    repeats: int = 3,
-    progress: Callable[[Iterator[Any], int], Iterator[Any]] = lambda steps, _: steps,
-) -> ClusterProfile:
+def profile_cluster(address: str, *, repeats: int = 3, track: Track = iter) -> ClusterProfile:
     """Measure the hosts of a Dask cluster and the links between them, one at a time.
 
     Parameters
     ----------
     address : of the scheduler
     repeats : transfers of each size and pair
-    progress : wraps the measured pairs, whose number is given
+    track : goes through the pairs of hosts, for example `tqdm.tqdm`
     """
     with connected(address) as client:
         found = client.run_on_scheduler(list_workers)
-        here: dict[str, Facts] = {}
+        here: dict[str, WorkerFacts] = {}
         for facts in found:
             here.setdefault(facts["host"], facts)
         if not here:
@@ -120,10 +115,7 @@ def profile_cluster(
         where = {host: facts["worker"] for host, facts in here.items()}
         rates = [max(client.run(work_rate, workers=[w]).values()) for w in where.values()]
         pairs = [(a, b) for a in where for b in where if a != b]
-        links = [
-            _measured(client, where[a], where[b], (a, b), repeats)
-            for a, b in progress(iter(pairs), len(pairs))
-        ]
+        links = [_measured(client, where[a], where[b], (a, b), repeats) for a, b in track(pairs)]
     return ClusterProfile(
         tuple(where),
         tuple(facts["name"] for facts in here.values()),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from weft.model import Workload
-from weft.runtime.backends.dask.plugin import Facts
+from weft.runtime.backends.dask.plugin import WorkerFacts
 from weft.runtime.backends.local.device import LocalDevice
 from weft.runtime.backends.protocol import Failed, Finished, Order
 
@@ -53,7 +53,7 @@ class DeviceThread:
     """Ends that were reported before the ends of earlier orders."""
 
 
-def site_of(facts: Facts, spec: LocalDevice | None = None) -> WorkerSite:
+def site_of(facts: WorkerFacts, spec: LocalDevice | None = None) -> WorkerSite:
     """Return the site of a worker that the scheduler reports; `spec` started it."""
     memory = float(facts["memory"] or inf)
     cores = spec.cores if spec is not None else ()

@@ -21,7 +21,7 @@ from weft.model import Cluster
 from weft.runtime.backends.calls import OTHERS_START_LIMIT, START_LIMIT
 from weft.runtime.backends.dask import tasks
 from weft.runtime.backends.dask.local_cluster import LocalDaskCluster
-from weft.runtime.backends.dask.plugin import Facts, list_workers
+from weft.runtime.backends.dask.plugin import WorkerFacts, list_workers
 from weft.runtime.backends.dask.sites import (
     DeviceThread,
     WorkerSite,
@@ -138,7 +138,7 @@ class WorkerRegistry:
         )
         return [self.join(facts) for facts in new]
 
-    def match_worker(self, facts: Facts, here: Container[str] = ()) -> WorkerSite | None:
+    def match_worker(self, facts: WorkerFacts, here: Container[str] = ()) -> WorkerSite | None:
         """Return the site of a worker by name, else of a lost worker; None: no such site.
 
         `here` holds the ids of all present workers.
@@ -159,7 +159,7 @@ class WorkerRegistry:
             site.address, site.id, site.host = facts["worker"], facts["id"], facts["host"]
         return site
 
-    def join(self, facts: Facts) -> WorkerSite:
+    def join(self, facts: WorkerFacts) -> WorkerSite:
         """Register a new worker; its threads are devices behind the others."""
         site = site_of(facts)
         site.up = False  # until the handshake
@@ -172,7 +172,7 @@ class WorkerRegistry:
         self.cluster = self._cluster()
         return site
 
-    def known(self, facts: Facts) -> bool:
+    def known(self, facts: WorkerFacts) -> bool:
         """Return whether a worker has a site."""
         return any(site.id == facts["id"] for site in self.sites)
 
@@ -259,11 +259,11 @@ class WorkerRegistry:
         self.local = LocalDaskCluster(list(self._specs.values()))
         return Client(self.local.address, set_as_default=False)
 
-    def _roll_call(self) -> list[Facts]:
+    def _roll_call(self) -> list[WorkerFacts]:
         """Return the present workers; own ones when all are there, in their order."""
         deadline = time.perf_counter() + START_LIMIT
         while True:
-            found: list[Facts] = self.client.run_on_scheduler(list_workers)
+            found: list[WorkerFacts] = self.client.run_on_scheduler(list_workers)
             if self.local is None or len(found) == len(self._specs) - len(self._left_out):
                 order = list(self._specs)
                 return (

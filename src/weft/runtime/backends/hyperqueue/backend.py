@@ -16,7 +16,7 @@ from typing import Any
 from weft.errors import InvalidInput, Unsupported, WeftError
 from weft.runtime.backends.hyperqueue.server import OwnServer, connected, hyperqueue, request
 from weft.runtime.backends.pilots.backend import START_SECONDS, PilotBackend
-from weft.runtime.backends.pilots.device import Devices, PilotDevice, pilot_devices
+from weft.runtime.backends.pilots.device import PilotDevice, PilotDevices, pilot_devices
 from weft.runtime.costs.profiler import cores_here
 
 MEGABYTE = 2**20
@@ -44,7 +44,7 @@ class HyperQueueBackend(PilotBackend):
 
     def __init__(
         self,
-        devices: Devices = None,
+        devices: PilotDevices = None,
         *,
         address: str | Path | None = None,
         host: str | None = None,

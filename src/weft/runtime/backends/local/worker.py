@@ -33,7 +33,7 @@ from weft.runtime.backends.payload import Payload, outlived, pack, pickled, remo
 
 R = TypeVar("R")
 
-Functions = dict[int, Callable[..., Any] | str]
+KnownFunctions = dict[int, Callable[..., Any] | str]
 """Number -> function, or the reason why it could not be loaded."""
 
 _HERE = {"device": ""}
@@ -144,7 +144,7 @@ def main(pipe: Connection) -> None:
 
 def _serve(box: MessagePipe) -> None:
     own = os.getpid()
-    functions: Functions = {}
+    functions: KnownFunctions = {}
     dropped: set[int] = set()
     inbox: deque[bytes] = deque()
     poll = select.poll()
@@ -185,7 +185,7 @@ def _send(box: MessagePipe, message: bytes) -> None:
     box.flush()
 
 
-def _perform(run: TaskRun, functions: Functions) -> bytes:
+def _perform(run: TaskRun, functions: KnownFunctions) -> bytes:
     transfers: list[tuple[int, float, float]] = []
 
     def call(function: Callable[..., Any]) -> Any:

@@ -54,7 +54,7 @@ class PilotDevice:
         return ", ".join(wanted) + (f" on {self.node}" if self.node else "")
 
 
-Devices = int | Sequence[PilotDevice | LocalDevice] | None
+PilotDevices = int | Sequence[PilotDevice | LocalDevice] | None
 """The devices that users give: a number of single cores, or one description each."""
 
 

@@ -21,10 +21,10 @@ from weft.runtime.backends.local.worker import execute, fill, loaded, set_device
 from weft.runtime.backends.ray.leading_imports import make_leading_imports
 from weft.runtime.backends.real import machine
 
-Packed = tuple[bytes, list[Any]]
+Pickled = tuple[bytes, list[Any]]
 """A pickle and its large buffers, which Ray keeps in shared memory."""
 
-Performed = tuple[tuple[Any, ...], Packed | str]
+Performed = tuple[tuple[Any, ...], Pickled | str]
 """The report of a call for the driver, and its result."""
 
 GONE = "gone"
@@ -37,7 +37,7 @@ def pickling() -> Callable[..., bytes]:
     return dumps
 
 
-def packed(value: Any, dumps: Callable[..., bytes]) -> Packed:
+def packed(value: Any, dumps: Callable[..., bytes]) -> Pickled:
     """Pickle a value by `dumps`, without a copy of its buffers.
 
     Examples
@@ -50,12 +50,12 @@ def packed(value: Any, dumps: Callable[..., bytes]) -> Packed:
     return data, [pickle.PickleBuffer(buffer.raw()) for buffer in buffers]
 
 
-def unpacked(payload: Packed) -> Any:
+def unpacked(payload: Pickled) -> Any:
     """Return the value; its arrays are read-only views of Ray's memory."""
     return pickle.loads(payload[0], buffers=payload[1])
 
 
-def size_of(payload: Packed) -> int:
+def size_of(payload: Pickled) -> int:
     """Return the size in bytes."""
     return len(payload[0]) + sum(memoryview(buffer).nbytes for buffer in payload[1])
 
@@ -118,9 +118,9 @@ class DeviceActor:
         number: int,
         function: int,
         data: bytes | None,
-        arguments: Packed,
+        arguments: Pickled,
         chooses: bool,
-        *inputs: Packed | str | None,
+        *inputs: Pickled | str | None,
     ) -> Performed:
         """Call a function; return the report for the driver, and the result.
 
@@ -136,8 +136,8 @@ class DeviceActor:
 
 def perform(
     function: Callable[..., Any] | str,
-    arguments: Packed,
-    inputs: Sequence[Packed | str | None],
+    arguments: Pickled,
+    inputs: Sequence[Pickled | str | None],
     dumps: Callable[..., bytes],
     *,
     chooses: bool,
@@ -148,7 +148,7 @@ def perform(
     """
 
     def call(function: Callable[..., Any]) -> Any:
-        values = [None if p is None else unpacked(cast("Packed", p)) for p in inputs]
+        values = [None if p is None else unpacked(cast("Pickled", p)) for p in inputs]
         args, kwargs = unpacked(arguments)
         return function(*fill(args, values), **fill(kwargs, values))
 

@@ -15,9 +15,9 @@ from weft.model import Cluster
 from weft.runtime.backends.calls import MAX_KILLED_STARTS, Calls
 from weft.runtime.backends.local.device import device_cluster, with_nodes_of
 from weft.runtime.backends.protocol import Transfer
-from weft.runtime.backends.ray.actor import DeviceActor, Packed
+from weft.runtime.backends.ray.actor import DeviceActor, Pickled
 from weft.runtime.backends.ray.links import probes
-from weft.runtime.backends.ray.session import Devices, HeadGone, RaySession
+from weft.runtime.backends.ray.session import HeadGone, RayDevices, RaySession
 from weft.runtime.backends.ray.slots import ActorSlot, cause_of_loss, clock_offset
 from weft.runtime.backends.real import RealBackend, machine
 
@@ -35,13 +35,17 @@ this number with each attempt, as a busy machine may take longer to start a proc
 class ActorBackend(RealBackend):
     """A backend with an actor per device, before the first order; see `RayBackend`."""
 
-    _calls: Calls[Packed]
+    _calls: Calls[Pickled]
     """Of the run; actors receive its functions before its clock starts."""
     _probed = False
     """Whether the links between nodes were measured."""
 
     def __init__(
-        self, devices: Devices = None, *, address: str | None = None, processors: int | None = None
+        self,
+        devices: RayDevices = None,
+        *,
+        address: str | None = None,
+        processors: int | None = None,
     ) -> None:
         self._session = RaySession(devices, address, processors)
         self._ray = self._session.ray

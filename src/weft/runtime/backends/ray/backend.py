@@ -37,7 +37,7 @@ from weft.runtime.backends.ray.actor import packed, pickling, unpacked
 from weft.runtime.backends.ray.actors import TICK, ActorBackend
 from weft.runtime.backends.ray.own_tasks import OwnTasks, hosts_of
 from weft.runtime.backends.ray.plan import WholeCalls
-from weft.runtime.backends.ray.session import START_TRIES, Devices, HeadGone
+from weft.runtime.backends.ray.session import START_TRIES, HeadGone, RayDevices
 from weft.runtime.backends.ray.slots import ActorSlot, SentCall, TransferEstimator, cause_of_loss
 from weft.runtime.backends.result_file import load_value, save_value
 from weft.runtime.deciders.whole_plan import OnFinish, PlanRow
@@ -65,7 +65,7 @@ class RayBackend(ActorBackend):
 
     def __init__(
         self,
-        devices: Devices = None,
+        devices: RayDevices = None,
         *,
         address: str | None = None,
         processors: int | None = None,

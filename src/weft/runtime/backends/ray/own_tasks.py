@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from weft.runtime.backends.local.worker import loaded_once
 from weft.runtime.backends.protocol import Finished
-from weft.runtime.backends.ray.actor import Packed, perform, pickling
+from weft.runtime.backends.ray.actor import Pickled, perform, pickling
 from weft.runtime.backends.ray.slots import ActorSlot, TransferEstimator
 from weft.runtime.deciders.whole_plan import OnFinish, ParentsFirst, PlanRow
 from weft.runtime.inputs.functions import in_order
@@ -57,7 +57,7 @@ class OwnTasks:
         self._reports: dict[Any, PlanRow] = {}
 
     def submit(
-        self, rows: Sequence[PlanRow], call_of: Callable[[int], tuple[str, bytes, Packed]]
+        self, rows: Sequence[PlanRow], call_of: Callable[[int], tuple[str, bytes, Pickled]]
     ) -> None:
         """Make the calls of all rows.
 
@@ -146,14 +146,14 @@ def parents_first(rows: Sequence[PlanRow]) -> list[PlanRow]:
 def task_of(function: bytes, name: str) -> Callable[..., tuple[Any, Any]]:
     """Return a function for Ray that runs calls of the pickled one, under its name."""
 
-    def task(arguments: Packed, *inputs: Packed) -> tuple[Any, Any]:
+    def task(arguments: Pickled, *inputs: Pickled) -> tuple[Any, Any]:
         return perform_task(function, arguments, *inputs)
 
     task.__name__ = task.__qualname__ = name
     return task
 
 
-def perform_task(function: bytes, arguments: Packed, *inputs: Packed) -> tuple[Any, Any]:
+def perform_task(function: bytes, arguments: Pickled, *inputs: Pickled) -> tuple[Any, Any]:
     """Run a call in a process of Ray; return (report, node, process) and the result."""
     report, value = perform(loaded_once(function), arguments, inputs, pickling(), chooses=False)
     node = import_module("ray").get_runtime_context().get_node_id()

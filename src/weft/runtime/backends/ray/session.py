@@ -87,7 +87,7 @@ class RayDevice:
         }
 
 
-Devices = int | Cluster | Sequence[RayDevice | LocalDevice] | None
+RayDevices = int | Cluster | Sequence[RayDevice | LocalDevice] | None
 
 RAY_NAMES = {"cores": "CPU", "gpu": "GPU", "gpus": "GPU"}
 """Capacity -> Ray's name; all others have the same name."""
@@ -124,7 +124,7 @@ class RaySession:
     """A connection to Ray, for the arguments of `RayBackend`; `own`: `close` ends it."""
 
     def __init__(
-        self, devices: Devices, address: str | None, processors: int | None = None
+        self, devices: RayDevices, address: str | None, processors: int | None = None
     ) -> None:
         self.ray = import_ray()
         self.bundles = bundles_of(devices) if isinstance(devices, Cluster) else []
@@ -279,7 +279,7 @@ class RaySession:
         """Return the free resources, for messages."""
         return _amounts(self.ray.available_resources())
 
-    def _specs(self, devices: Devices) -> list[RayDevice]:
+    def _specs(self, devices: RayDevices) -> list[RayDevice]:
         if devices is None:
             total = self.ray.cluster_resources()
             cpus = [RayDevice(f"cpu{i}") for i in range(int(total.get("CPU", 0)))]
@@ -347,7 +347,7 @@ def _start(ray: Any, total: dict[str, float], processors: int | None, token: str
             constants.ENABLE_RAY_CLUSTER = before  # type: ignore[attr-defined]  # Ray is not typed
 
 
-def _specs_here(devices: Devices) -> list[RayDevice]:
+def _specs_here(devices: RayDevices) -> list[RayDevice]:
     cores = cores_here()
     if isinstance(devices, Cluster):
         return _of_cluster(devices)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from weft.runtime.backends.pilots.backend import START_SECONDS, PilotBackend
-from weft.runtime.backends.pilots.device import Devices, PilotDevice, pilot_devices
+from weft.runtime.backends.pilots.device import PilotDevice, PilotDevices, pilot_devices
 from weft.runtime.backends.slurm.allocation import Allocation
 
 MEGABYTE = 2**20
@@ -42,7 +42,7 @@ class SlurmBackend(PilotBackend):
 
     def __init__(
         self,
-        devices: Devices = None,
+        devices: PilotDevices = None,
         *,
         host: str | None = None,
         start_seconds: float = START_SECONDS,

@@ -46,7 +46,7 @@ class LiveServer:
         self.streams = 0
         self.lock = threading.Lock()
         try:
-            self._http = _Server(("127.0.0.1", port), _Handler)
+            self._http = _Server(("127.0.0.1", port), _PageHandler)
         except OSError as error:
             raise InvalidInput(
                 f"port {port} cannot be used: {error.strerror or error}; give another --port"
@@ -80,7 +80,7 @@ class _Server(ThreadingHTTPServer):
         """Ignore clients that leave."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _PageHandler(BaseHTTPRequestHandler):
     server: _Server
     timeout = REQUEST_SECONDS
     protocol_version = "HTTP/1.1"
