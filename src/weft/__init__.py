@@ -12,6 +12,7 @@ The public names are listed in `__init__.pyi` and load when they are first used,
 - `cli`: the command `weft`; `__main__` runs it
 - `errors`, `registry`, `rng`: exceptions, tables of names, random numbers
 - `arguments`, `typed`: checks of options and of their types; `display`: objects in notebooks
+- `progress`: callbacks of long work
 - `gymnasium_import`: registers the environments once gymnasium is imported
 
 Examples
