@@ -1,4 +1,4 @@
-"""Checks of options and columns; errors name the option or entry, its value and the rule."""
+"""Checks of options and columns; errors name the entry, its value and the rule."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ ODD: tuple[Any, ...] = (
     "x", "", "\x1b[31m", b"a", -1, 0, 1.5, math.nan, -math.inf, -(10**30), 10**400, 1e308, 2**63,
     None, True, [], {}, (1, 2), ["x"], {"x": 1}, object(), int, Path("nowhere"),
 )  # fmt: skip
-SOUND = (("progress", int), ("seconds", 1e308), ("seconds", 2**63))
+SOUND = (("progress", int), ("track", int), ("seconds", 1e308), ("seconds", 2**63))
 """Values that are what they should be: a callback that returns anything, and no limit."""
 
 MOST_SECONDS = 5.0

@@ -400,7 +400,7 @@ def test_an_interrupt_ends_all_threads_at_their_next_step(monkeypatch):
             steps.append(share)
             stopped.wait(WAIT_LIMIT)
 
-    def interrupted(share, value):
+    def interrupted(state):
         raise KeyboardInterrupt
 
     problem = drawn_problem(20)
