@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ import pytest
 
 import weft
 from tests.support import run_functions as f
+from tests.support.dying_workers import broken, kill_at_start
 from tests.support.instances import chain, fan
 from tests.support.waiting import WAIT_LIMIT, wait_until
 from weft.runtime import DaskBackend, LocalBackend, LocalDevice, RunOptions, TaskFailed
@@ -93,12 +93,6 @@ def test_children_of_tasks_end_when_the_driver_is_killed(tmp_path):
 # -- workers that cannot start ------------------------------------------------
 
 
-def broken(tmp_path):
-    """Variables of a process that ends as soon as it starts."""
-    (tmp_path / "sitecustomize.py").write_text("import os; os._exit(3)")
-    return {"PYTHONPATH": str(tmp_path)}
-
-
 def test_a_device_that_never_starts_is_left_out(tmp_path):
     devices = [LocalDevice("good"), LocalDevice("bad", environment=broken(tmp_path))]
     with pytest.warns(UserWarning, match=r"'bad' dies before it can work.*exit code 3; the run go"):
@@ -142,20 +136,6 @@ def test_a_dask_scheduler_that_stays_silent_is_gone(monkeypatch):
 def test_children_of_dask_tasks_end_with_the_run():
     trace = weft.run(f.leaves_child("session"), backend="dask", devices=1, history=False)
     assert gone([trace.value])
-
-
-def kill_at_start(backend, device, times):
-    """Kill the processes of one device as they start, up to a number of times; list their ids."""
-    killed, spawn = [], backend._spawn
-
-    def doomed(number):
-        spawn(number)
-        if number == device and len(killed) < times:
-            killed.append(backend._workers[number].process.pid)
-            os.kill(killed[-1], signal.SIGKILL)
-
-    backend._spawn = doomed
-    return killed
 
 
 def test_workers_killed_as_they_start_are_replaced():

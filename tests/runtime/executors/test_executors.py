@@ -19,6 +19,7 @@ import pytest
 import weft
 from tests.support.programs import run_python
 from tests.support.run_functions import waits_for
+from tests.support.waiting import WAIT_LIMIT
 from weft.model import Cluster
 from weft.runtime import History, LocalDevice, current_device
 from weft.runtime.costs.keys import CostKey
@@ -296,6 +297,25 @@ def test_joblib_can_be_nested_and_says_what_cannot_be_pickled():
         nested([joblib.delayed(id)(threading.Lock())])
     with joblib.parallel_config(backend="weft"):
         assert joblib.effective_n_jobs() == joblib.Parallel()._effective_n_jobs()
+
+
+def marks_and_waits(folder, k):
+    (folder / str(k)).touch()
+    waits_for(str(folder / "gate"))
+
+
+def test_joblib_drops_the_batches_that_have_not_begun_after_an_error(tmp_path):
+    weft.register_joblib()
+    before = set(threading.enumerate())
+    calls = [joblib.delayed(marks_and_waits)(tmp_path, k) for k in range(100)]
+    with pytest.raises(ValueError, match="no"):
+        joblib.Parallel(n_jobs=2, backend="weft", history=False)(
+            [joblib.delayed(raises)("plain"), *calls]
+        )
+    (tmp_path / "gate").touch()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(WAIT_LIMIT)
+    assert len(list(tmp_path.iterdir())) < 10
 
 
 def _inner(k, **options):

@@ -2,7 +2,8 @@
 
 A call waits in one queue, in order of submission, until the device that is predicted to finish it
 first has room. A device has room if it is idle, or if its calls and the new one are known to be
-short: so that no call waits behind a long one while another device is idle.
+short: so that no call waits behind a long one while another device is idle. A device whose process
+starts again receives no calls; those that need it wait.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import BrokenExecutor, Future
+from concurrent.futures import BrokenExecutor, Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import islice
 from math import inf
 from typing import Any
 
+from weft.errors import WeftError
 from weft.runtime.backends.local.pool import SharedBackend
 from weft.runtime.backends.payload import Payload
-from weft.runtime.backends.protocol import DeviceLost, Failed, Finished, Order
+from weft.runtime.backends.protocol import DeviceAdded, DeviceLost, Event, Failed, Finished, Order
 from weft.runtime.costs.history import History
 from weft.runtime.costs.keys import CostKey, argument_sizes
 from weft.runtime.costs.recorder import keep_measurements
@@ -79,6 +81,10 @@ class Dispatcher:
         self._costs = CallCosts(backend.devices(), history)
         self._classes = self._costs.class_of
         self._devices = range(len(self._classes))
+        self._up = list(self._devices)
+        """Devices whose process is up, in order."""
+        self._out: frozenset[int] = frozenset()
+        """Devices that do not come back."""
         self._alike = len(self._costs.classes) == 1
         self._sent: list[deque[Submitted]] = [deque() for _ in self._devices]
         self._calls: dict[int, Submitted] = {}
@@ -121,8 +127,7 @@ class Dispatcher:
 
     def _fail(self, calls: list[Submitted]) -> None:
         for call in calls:
-            if not call.future.done():
-                call.future.set_exception(BrokenExecutor(f"the executor broke: {self.broken}"))
+            _fail(call, BrokenExecutor(f"the executor broke: {self.broken}"))
 
     # -- the calls as the backend reads them --------------------------------
 
@@ -151,6 +156,7 @@ class Dispatcher:
     def _run(self) -> None:
         try:
             self.backend.start(self)
+            self._handle(self.backend.wait(0.0))  # devices that did not start
             while self._step():
                 pass
         except BaseException as error:  # noqa: BLE001  # futures get it
@@ -162,6 +168,9 @@ class Dispatcher:
         """Send what can be sent and take the next events; return whether there is more."""
         if self._incoming:
             self._accept()
+        if len(self._out) < len(self.backend.left_out):
+            self._out = frozenset(self.backend.left_out)
+            self._fail_stranded()
         if self._waiting:
             self._fill()
         if self.cancelling:
@@ -175,6 +184,10 @@ class Dispatcher:
             return True
         events = self.backend.wait(inf)
         self._asleep = False
+        self._handle(events)
+        return True
+
+    def _handle(self, events: list[Event]) -> None:
         for event in events:
             if isinstance(event, Finished):
                 self._finished(event)
@@ -183,7 +196,8 @@ class Dispatcher:
                 call.future.set_exception(BrokenExecutor(event.text))
             elif isinstance(event, DeviceLost):
                 self._lost(event)
-        return True
+            elif isinstance(event, DeviceAdded) and event.device not in self._up:
+                self._up = sorted([*self._up, event.device])
 
     def _accept(self) -> None:
         while self._incoming:
@@ -191,7 +205,26 @@ class Dispatcher:
             kind = call.kind or self._table.kind_of(call.function)
             call.key = CostKey(kind, argument_sizes(call.args, call.kwargs))
             call.like = rough(call.key)
-            self._waiting.append(call)
+            if self._out and self._stranded(call):
+                self._fail_without_device(call)
+            else:
+                self._waiting.append(call)
+
+    def _stranded(self, call: Submitted) -> bool:
+        return call.allowed is not None and call.allowed <= self._out
+
+    def _fail_stranded(self) -> None:
+        for call in filter(self._stranded, self._waiting):
+            self._fail_without_device(call)
+        self._waiting = deque(call for call in self._waiting if not self._stranded(call))
+
+    def _fail_without_device(self, call: Submitted) -> None:
+        causes = "; ".join(
+            f"the process of device '{self.backend.specs[d].name}' dies before it can work: {text}"
+            for d, text in self.backend.left_out.items()
+            if call.allowed is None or d in call.allowed
+        )
+        _fail(call, WeftError(f"no device is left for '{call.key.kind}': {causes}"))
 
     def _cancel(self) -> None:
         for call in self._waiting:
@@ -208,15 +241,17 @@ class Dispatcher:
             if call is None or device is None:
                 return
             del self._waiting[place]
-            state = call.future._state  # noqa: SLF001  # running: its device was lost before
-            if state == "RUNNING" or call.future.set_running_or_notify_cancel():
+            if _begins(call.future):
                 self._send(call, device, now)
 
     def _device(self, call: Submitted, now: float) -> int | None:
         """Return the device that finishes a call first, if it has room."""
         predicted = call.predicted = self._costs.seconds(call.key, call.like, call.work)
         best, least = None, inf
-        for d in self._devices if call.allowed is None else sorted(call.allowed):
+        up = self._up
+        if call.allowed is not None:
+            up = [d for d in up if d in call.allowed]
+        for d in up:
             sent, seconds = self._sent[d], predicted[self._classes[d]]
             ends = max(sent[-1].ends if sent else now, now) + (seconds or 0.0)
             if ends < least:
@@ -225,8 +260,7 @@ class Dispatcher:
             return best
         if predicted[self._classes[best]] is not None:
             return None
-        idle = [d for d in self._devices if not self._sent[d]]
-        return next((d for d in idle if call.allowed is None or d in call.allowed), None)
+        return next((d for d in up if not self._sent[d]), None)
 
     def _has_room(self, device: int, seconds: float | None, now: float) -> bool:
         sent = self._sent[device]
@@ -266,7 +300,7 @@ class Dispatcher:
         self._costs.measured(kind, sizes, call.like, event.device, call.work, took)
         try:
             value = self.backend.fetch(event.number)
-            self.backend.forget(event.number)
+            self.backend.release(event.number)
         except Exception as error:  # noqa: BLE001  # unpickling runs code of the user
             call.future.set_exception(error)
             return
@@ -278,11 +312,12 @@ class Dispatcher:
 
     def _lost(self, event: DeviceLost) -> None:
         """Fail the call that ran on a lost device; send the others again."""
+        self._up = [d for d in self._up if d != event.device]
         lost, self._sent[event.device] = self._sent[event.device], deque()
         gone = {id(call) for call in lost}
         for number in [n for n, call in self._calls.items() if id(call) in gone]:
             del self._calls[number], self._slots[number]
-            self.backend.forget(number)
+            self.backend.release(number)
         if lost:
             running = lost.popleft()
             running.future.set_exception(BrokenExecutor(f"its call did not end: {event.text}"))
@@ -291,10 +326,31 @@ class Dispatcher:
     def _end(self) -> None:
         with self._lock:
             self.closing = self._ended = True
-        self._fail([*self._calls.values(), *self._waiting, *self._take_incoming()])
-        self._calls.clear()
-        self._waiting.clear()
-        rows = self._costs.measurements()
-        if self.history is not None and rows:
-            keep_measurements(self.history, rows)
-        self.backend.close()
+        try:
+            rows = self._costs.measurements()
+            if self.history is not None and rows:
+                keep_measurements(self.history, rows)
+        finally:
+            self._close_backend()
+
+    def _close_backend(self) -> None:
+        """Close the backend before the last calls fail: their users may start another one."""
+        try:
+            self.backend.close()
+        finally:
+            self._fail([*self._calls.values(), *self._waiting, *self._take_incoming()])
+            self._calls.clear()
+            self._waiting.clear()
+
+
+def _begins(future: Future[Any]) -> bool:
+    """Return whether a call may run (again): it was not cancelled."""
+    state = future._state  # noqa: SLF001  # running: its device was lost before
+    return state == "RUNNING" or future.set_running_or_notify_cancel()
+
+
+def _fail(call: Submitted, error: BaseException) -> None:
+    """Fail a call, unless it was cancelled or its user ended it."""
+    with suppress(InvalidStateError, RuntimeError):
+        if _begins(call.future):
+            call.future.set_exception(error)

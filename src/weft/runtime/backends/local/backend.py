@@ -127,7 +127,7 @@ class LocalBackend(WorkerDevices):
         self._runs_on: dict[int, int] = {}
         self._cancelled: set[int] = set()
         self._events = []
-        self._starts = [0] * len(self.specs)
+        self._starts, self.left_out = [0] * len(self.specs), {}
 
     def _start(self, calls: CallTable, since: float) -> None:
         self._calls = calls
@@ -148,7 +148,8 @@ class LocalBackend(WorkerDevices):
         """Queue an order, in the order of execution; the next `wait` sends it."""
         w = self._workers[device]
         if w is None:
-            return  # its loss is among the next events
+            self._lose_again(device)
+            return
         instance = order.members[0]
         number = self._calls.function[instance]
         inputs = [None if i is None else self._results[i] for i in order.inputs[0]]
@@ -176,6 +177,13 @@ class LocalBackend(WorkerDevices):
         self._orders[order.number] = (order, w)
         if len(w.orders) == 1 and not self._single:
             self._events.append(protocol.Started(order.number, device, self.clock()))
+
+    def _lose_again(self, device: int) -> None:
+        """Report the loss of an order on a device without a process, once per `wait`."""
+        lost = (e.device for e in self._events if isinstance(e, protocol.DeviceLost))
+        if device not in lost:
+            text = f"device '{self.specs[device].name}' is left out: its process does not start"
+            self._events.append(protocol.DeviceLost(device, self.clock(), text))
 
     def cancel(self, number: int) -> None:
         """Cancel an order that waits; if it runs, kill its process, which is replaced."""
@@ -218,7 +226,7 @@ class LocalBackend(WorkerDevices):
         """Return a result."""
         return unpack(self._results[instance])
 
-    def forget(self, instance: int) -> None:
+    def release(self, instance: int) -> None:
         """Drop a result and its file."""
         for table in (self._results, self._arguments):
             payload = table.pop(instance, None)
@@ -287,10 +295,12 @@ class LocalBackend(WorkerDevices):
         for order in w.orders:
             self._orders.pop(order.number, None)
             Path(f"{self._prefix}{order.number}").unlink(missing_ok=True)
-        if w.ready:
+        if w.ready or w.orders:
             self._events.append(protocol.DeviceLost(w.device, self.clock(), text, fault))
+        if w.ready:
             self._starts[w.device] = 0
         elif self._left_out(w, text, fault):
+            self._woken = self._single  # the caller of `wait` must see that the device is left out
             return
         self._spawn(w.device)
 

@@ -31,6 +31,8 @@ class WorkerDevices(RealBackend):
         self._workers: list[WorkerLink | None] = [None] * len(self.specs)
         self._starts = [0] * len(self.specs)
         """Device -> starts in a row at which its process died."""
+        self.left_out: dict[int, str] = {}
+        """Device that has no process any more -> how its last one died."""
         self._token = new_token()
         self._spawned = 0
         self._poll = FilePoll()
@@ -113,6 +115,7 @@ class WorkerDevices(RealBackend):
         self._starts[device] += 1
         if self._starts[device] < (MAX_STARTS if fault == "exited" else MAX_KILLED_STARTS):
             return False
+        self.left_out[device] = text
         about = f"the process of device '{self.specs[device].name}' dies before it can work"
         self._go_on_without(f"{about}, again and again: {text}", self._workers)
         return True
