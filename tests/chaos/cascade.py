@@ -14,8 +14,9 @@ from typing import Any
 
 import weft
 from tests.chaos.campaigns import Progress, Tally
-from tests.chaos.processes import MARK, Killer, memory
+from tests.chaos.processes import MARK, Killer, memory, workers
 from tests.support.streams import two_stages
+from tests.support.waiting import WAIT_LIMIT
 from weft.formats.native.stream_toml import read_stream_toml
 from weft.runtime.backends.local.worker import environment
 from weft.runtime.service.queue import QueueFull
@@ -24,6 +25,8 @@ RATE = 60.0
 """Requests per second."""
 EVERY = 2.0
 """Mean seconds between kills."""
+LOADING = 0.5
+"""Share of kills for which it is enough that the units load their stages."""
 GROWTH = 30e6
 """Bytes by which the memory of the driver may grow after the first quarter."""
 UNITS = """
@@ -56,6 +59,28 @@ def value_of(x: int) -> int:
     return -x if x % 3 == 0 else x
 
 
+class UnitKiller(Killer):
+    """Kills a unit only after the one before works again, or at least loads its stages.
+
+    So no number of kills per second, however slow the machine, keeps the units from serving.
+    """
+
+    def __init__(self, cascade: weft.Cascade, every: float, seed: int, token: str) -> None:
+        super().__init__("local", every, seed, token, most=10**9)
+        self.cascade = cascade
+        self._lost, self._while_loading = 0, True
+
+    def victims(self) -> list[int]:
+        """Return the processes of the units; none before the last kill is made good."""
+        lost, state = self.cascade.counts["units lost"], self.cascade.state()
+        loading = [bool(unit.task) and self._while_loading for unit in state.units]
+        ready = [unit.up or loads for unit, loads in zip(state.units, loading, strict=True)]
+        if (self.kills and lost == self._lost) or not all(ready):
+            return []
+        self._lost, self._while_loading = lost, self.rng.random() < LOADING
+        return workers(self.backend, self.token)
+
+
 def kill_units(seconds: float, progress: Progress, *, every: float = EVERY, seed: int = 0) -> Tally:
     """Kill units of a cascade under open-loop load for so long; judge every request."""
     tally = Tally(runs=1)
@@ -66,7 +91,7 @@ def kill_units(seconds: float, progress: Progress, *, every: float = EVERY, seed
     with warnings.catch_warnings(), environment({MARK: token}):
         warnings.simplefilter("ignore")
         with weft.Cascade(description) as cascade:
-            killer = Killer("local", every, seed, token, most=10**9)
+            killer = UnitKiller(cascade, every, seed, token)
             killer.start()
             try:
                 _drive(cascade, seconds, seed, tally, killer, progress)
@@ -89,13 +114,16 @@ def _drive(
     rng, sent, begin = random.Random(seed), 0, time.monotonic()
     futures: dict[Future[Any], int] = {}
     due, shown, held = begin, begin, 0.0
-    while due < begin + seconds:
+    while due < begin + seconds or (killer.is_alive() and not killer.kills):
         time.sleep(max(0.0, due - time.monotonic()))
         try:
             futures[cascade.submit(sent)] = sent
             sent += 1
         except QueueFull:
             pass  # it was not accepted
+        except weft.WeftError:  # the cascade has no unit left; what it accepted fails with that
+            tally.clear_error += 1
+            break
         due += rng.expovariate(RATE)
         if len(futures) > 1000:
             _judge(futures, tally, 0.0)
@@ -107,7 +135,9 @@ def _drive(
                 f"cascade: {due - begin:.0f} s, {sent} sent, {tally.right} right, "
                 f"{tally.clear_error} clear errors, {killer.kills} kills, {resident() / 1e6:.0f} MB"
             )
-    _judge(futures, tally, 60.0)
+    killer.over.set()
+    killer.join()
+    _judge(futures, tally, WAIT_LIMIT)
     for x in futures.values():
         tally.wrong.append(f"cascade: request {x} has no answer")
     counts = cascade.counts

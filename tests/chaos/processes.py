@@ -23,7 +23,7 @@ MARK_OF_CHILD = "WEFT_CHAOS_CHILD"
 MOST = 12
 """Kills in a run: one without an end could never do anything."""
 
-WAIT_LIMIT = 120.0
+WAIT_LIMIT = 600.0
 """Seconds for processes to end after their driver: an event ends the wait, usually at once."""
 
 
@@ -101,12 +101,16 @@ class Killer(threading.Thread):
     def run(self) -> None:
         """Kill until the run is over."""
         while self.kills < self.most and not self.over.wait(self.rng.expovariate(1 / self.every)):
-            head = self.head and not self.kills
-            found = agents(self.token) if head else workers(self.backend, self.token)
-            if found:
+            if found := self.victims():
                 with suppress(ProcessLookupError):
                     os.kill(self.rng.choice(found), signal.SIGKILL)
                     self.kills += 1
+
+    def victims(self) -> list[int]:
+        """Return the processes of which one is killed now."""
+        if self.head and not self.kills:
+            return agents(self.token)
+        return workers(self.backend, self.token)
 
 
 def memory(driver: int) -> set[Path]:

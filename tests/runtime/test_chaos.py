@@ -19,7 +19,8 @@ from tests.chaos import __main__ as command
 from tests.chaos import campaigns
 from tests.chaos.__main__ import table
 from tests.chaos.campaigns import Tally, kill_drivers, kill_ray_workers, kill_workers
-from tests.chaos.cascade import kill_units
+from tests.chaos.cascade import UnitKiller, kill_units
+from tests.chaos.processes import workers
 from tests.chaos.results import add_results
 from tests.chaos.service import attack_service
 from tests.chaos.soak import SHARES, Sample, Soak, soak_service
@@ -72,6 +73,18 @@ def test_a_cascade_whose_units_are_killed():
     assert tally.wrong == []
     assert tally.kills >= 1
     assert tally.right > 0
+    assert multiprocessing.active_children() == []
+
+
+def test_a_cascade_that_breaks_is_a_clear_error(monkeypatch):
+    def victims(killer):
+        monkeypatch.setattr("weft.runtime.backends.local.process.BOOTSTRAP", "raise SystemExit(5)")
+        return workers(killer.backend, killer.token)
+
+    monkeypatch.setattr(UnitKiller, "victims", victims)
+    tally = kill_units(60.0, silent, every=0.05)
+    assert tally.wrong == []
+    assert tally.clear_error > 0
     assert multiprocessing.active_children() == []
 
 
@@ -169,6 +182,10 @@ if __name__ == "__main__":
 """
 
 
+def _take_interrupts():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_leaves_nothing(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(root=str(ROOT), marks=str(tmp_path)))
@@ -179,7 +196,7 @@ def test_ctrl_c_leaves_nothing(tmp_path):
         text=True,
         start_new_session=True,
         # Tests in the background may ignore the signal.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+        preexec_fn=_take_interrupts,  # noqa: PLW1509  # it takes no lock
     )
     try:
         assert process.stdout.readline() == "here\n"

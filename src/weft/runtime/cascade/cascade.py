@@ -30,7 +30,7 @@ from weft.runtime.cascade.description import CascadeDescription, load_cascade
 from weft.runtime.cascade.drift import StreamDrift
 from weft.runtime.cascade.feed import CascadeFeed, CascadeState
 from weft.runtime.cascade.measured import Measurements
-from weft.runtime.cascade.request import DeadlineMissed, Request
+from weft.runtime.cascade.request import DeadlineMissed, Request, StageFailed
 from weft.runtime.cascade.runner import UnitRunner
 from weft.runtime.deciders.shadow import ShadowReport
 from weft.runtime.engine.failure import PolicyReplaced
@@ -287,6 +287,7 @@ class Cascade:
         self._change_policy()
         self._accept()
         self._drop()
+        self._fail_unserved()
         self._decide()
         if self._closing and not self._jobs and not self._incoming:
             return False
@@ -295,6 +296,7 @@ class Cascade:
         self._runner.moment = self._backend.clock()
         for event in events:
             self._runner.handle(event)
+        self._runner.drop_left_out()
         self._runner.end_late()
         return True
 
@@ -362,6 +364,15 @@ class Cascade:
         if request.running == 0 and self._jobs.pop(request.job, None) is not None:
             self._session.cancelled(request.job)
 
+    def _fail_unserved(self) -> None:
+        """Fail requests that need a stage that no unit can run any more."""
+        if unserved := self._runner.unserved():
+            for request in list(self._jobs.values()):
+                due = self._runner.graph.due(request) if not request.over else []
+                for task in [task for task in due if task in unserved][:1]:
+                    request.fail(StageFailed(f"stage '{task}' failed: {unserved[task]}"))
+                    self._drop_job(request)
+
     def _decide(self) -> None:
         for assignment in self._ask(self._session.decide):
             members = [(self._jobs[job], task) for job, task in assignment.tasks]
@@ -390,7 +401,7 @@ class Cascade:
         """Return when to act even if nothing happens."""
         limits = self._runner.limits()
         times = [self._session.wake, *limits, *(d[0] for d in self._deadlines[:1])]
-        waits = self._jobs and not limits and any(unit.up for unit in self._runner.units)
+        waits = self._jobs and not limits and all(u.up or u.out for u in self._runner.units)
         if not waits or self.replaced or self._session.wake < inf:
             self._idle_since = inf
         else:

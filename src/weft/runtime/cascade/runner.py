@@ -13,7 +13,7 @@ from math import inf
 from typing import Any
 
 from weft.errors import InvalidInput, WeftError
-from weft.runtime.backends.calls import pickled_function
+from weft.runtime.backends.calls import MAX_KILLED_STARTS, MAX_STARTS, pickled_function
 from weft.runtime.backends.local.backend import LocalBackend
 from weft.runtime.backends.payload import Payload
 from weft.runtime.backends.protocol import DeviceAdded, DeviceLost, Event, Failed, Finished, Order
@@ -149,6 +149,23 @@ class UnitRunner:
                 unit.current.late, unit.current.limit = True, inf
                 self._backend.cancel(unit.current.number)
 
+    def drop_left_out(self) -> None:
+        """Give up units whose processes do not start any more."""
+        for device, text in self._backend.left_out.items():
+            if not self.units[device].out:
+                self._give_up(self.units[device], f"its process dies before it can work: {text}")
+
+    def unserved(self) -> dict[str, str]:
+        """Return the stages that only units that are out can run, and why these are out."""
+        if not any(unit.out for unit in self.units):
+            return {}
+        problem, found = self._session.problems[0], {}
+        for t, task in enumerate(self._tasks):
+            able = [u for u in self.units if problem.duration(t, u.index) < inf]
+            if all(unit.out for unit in able):
+                found[task] = f"no unit is left that can run it: {causes(able)}"
+        return found
+
     # -- units --------------------------------------------------------------
 
     def _begin_loading(self, unit: CascadeUnit) -> None:
@@ -189,7 +206,7 @@ class UnitRunner:
         _, unit = self._runs.pop(run.number)
         del self.function[run.number]
         unit.current = None
-        self._backend.forget(run.number)
+        self._backend.release(run.number)
 
     def _complete(self, work: Work) -> None:
         """Report an assignment to the session, then answer or drop its requests."""
@@ -218,10 +235,10 @@ class UnitRunner:
             self._end_run(run)
             self._failed(unit, run, event.text)
         elif isinstance(event, DeviceLost):
-            self._lost(self.units[event.device], event.text)
-        elif isinstance(event, DeviceAdded) and not self.units[event.device].up:
+            self._lost(self.units[event.device], event)
+        elif isinstance(event, DeviceAdded):
             unit = self.units[event.device]
-            if not unit.loading and unit.current is None:
+            if not (unit.up or unit.out or unit.loading or unit.current):
                 self._begin_loading(unit)
 
     def _finished(self, unit: CascadeUnit, run: Run, seconds: float) -> None:
@@ -233,6 +250,7 @@ class UnitRunner:
             return
         self._end_run(run)
         if run.requests:
+            unit.deaths = 0
             self.measured.batch(unit.kind, run.task, len(run.requests), seconds)
             self._publish("batch ended", unit=unit.name, stage=run.task, seconds=seconds)
         for request, (value, given) in zip(run.requests, pairs, strict=True):
@@ -252,8 +270,8 @@ class UnitRunner:
     def _failed(self, unit: CascadeUnit, run: Run, text: str) -> None:
         """Try the requests of a failed batch one by one; fail a single one."""
         if not run.requests:
-            warnings.warn(f"unit '{unit.name}' stays out: stage '{run.task}': {text}", stacklevel=2)
             unit.loading.clear()
+            self._give_up(unit, f"stage '{run.task}': {text}")
             return
         if len(run.requests) > 1:
             unit.works[0].runs.extendleft(Run(run.task, [request]) for request in run.requests)
@@ -261,8 +279,16 @@ class UnitRunner:
             run.requests[0].fail(StageFailed(f"stage '{run.task}' failed: {text}"))
         self._advance(unit)
 
-    def _lost(self, unit: CascadeUnit, text: str) -> None:
+    def _give_up(self, unit: CascadeUnit, why: str) -> None:
+        """Leave out a unit that cannot load its stages; raise if no other is left."""
+        unit.out = why
+        if all(other.out for other in self.units):
+            raise WeftError(f"no unit is left: {causes(self.units)}")
+        warnings.warn(f"unit '{unit.name}' stays out: {why}", stacklevel=2)
+
+    def _lost(self, unit: CascadeUnit, event: DeviceLost) -> None:
         """Make the work of a dead unit ready again; fail a request that kills units alone."""
+        text, loaded = event.text, unit.up
         self._counts["units lost"] += 1
         self._publish("unit lost", unit=unit.name, text=text)
         run, works = unit.current, list(unit.works)
@@ -277,6 +303,10 @@ class UnitRunner:
             request.running -= 1
             if request.over:
                 self._over(request)
+        if not loaded and not unit.out:
+            unit.deaths += 1
+            if unit.deaths >= (MAX_STARTS if event.fault == "exited" else MAX_KILLED_STARTS):
+                self._give_up(unit, f"its process dies while it loads its stages: {text}")
 
     def _blame(self, run: Run, text: str) -> None:
         for request in run.requests:
@@ -292,3 +322,8 @@ class UnitRunner:
             request.fail(
                 StageFailed(f"stage '{run.task}' failed: {MAX_DEATHS} units died with it: {text}")
             )
+
+
+def causes(units: list[CascadeUnit]) -> str:
+    """Return the names of units that are out, with the reasons."""
+    return "; ".join(f"'{unit.name}': {unit.out}" for unit in units)

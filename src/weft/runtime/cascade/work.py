@@ -44,7 +44,13 @@ class Work:
 
 @dataclass(eq=False)
 class CascadeUnit:
-    """A unit: its work in order, and the run that its process has."""
+    """A unit: its work in order, and the run that its process has.
+
+    Attributes
+    ----------
+    deaths : processes in a row that died while they loaded, without a batch served between
+    out : why it takes no work any more; empty: it does, now or once it is up
+    """
 
     name: str
     kind: str
@@ -53,6 +59,8 @@ class CascadeUnit:
     current: Run | None = None
     loading: deque[Run] = field(default_factory=deque)
     up: bool = False
+    deaths: int = 0
+    out: str = ""
 
     def state(self) -> UnitState:
         """Return what the unit does now."""
