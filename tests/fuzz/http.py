@@ -15,6 +15,7 @@ import weft
 from tests.fuzz.mutations import ODD_VALUES, mutated
 from tests.fuzz.seeds.state import CASCADE, STREAM
 from tests.support.instances import cut_trace
+from tests.support.waiting import WAIT_LIMIT
 from tests.support.web.server import TOKEN, listening_to, serving
 from weft.formats import to_text
 from weft.runtime.web.cascade import CascadeApp
@@ -54,6 +55,9 @@ REQUESTS = (
 CASCADE_REQUESTS = (
     ("POST", "/v1/requests?timeout=5&priority=1", {"a": [1, 2]}),
     ("POST", "/v1/requests", "text"),
+    ("POST", "/v1/policy", {"policy": "conditional-any", "stream": "stream.toml"}),
+    ("POST", "/v1/policy", {"policy": "fifo"}),
+    ("POST", "/v1/policy", {"policy": "a\0", "stream": "\ud800"}),
     ("GET", "/v1/status", None),
 )
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "X")
@@ -96,7 +100,7 @@ def _bad_answers(
     for number in numbers:
         request, whole = _request(random.Random(f"http {number}"), requests)
         try:
-            with socket.create_connection(place, timeout=60) as link:
+            with socket.create_connection(place, timeout=WAIT_LIMIT) as link:
                 link.sendall(request)
                 if not whole:
                     link.shutdown(socket.SHUT_WR)  # the server may wait for more

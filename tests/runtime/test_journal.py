@@ -18,6 +18,7 @@ import pytest
 import weft
 from tests.support import run_functions as f
 from tests.support.programs import read_journal
+from tests.support.waiting import WAIT_LIMIT
 from weft.runtime import FakeBackend, LocalBackend, TaskFailed
 from weft.runtime.backends.payload import PREFIX
 from weft.runtime.journal import Journal, fingerprint
@@ -105,7 +106,7 @@ def _finished(journal):
 
 def _nothing_left(pid):
     """No worker of a dead driver is alive, none of its memory is taken."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + WAIT_LIMIT
     memory = Path("/dev/shm")
     while time.monotonic() < deadline:
         if not list(memory.glob(f"{PREFIX}{pid}-*")):
@@ -260,13 +261,14 @@ def test_a_journal_of_another_version_is_refused(tmp_path):
     [
         ({}, "nothing is kept: a run that is killed starts from the beginning"),
         ({"run_id": "a"}, "run 'a' keeps every result: .* no finished task runs again"),
+        ({"run_id": "a", "progress": False}, "run 'a' keeps every result: .* no finished task"),
         ({"run_id": "a", "keep": False}, "results are not kept: finished tasks run again"),
         (
             {"run_id": "a", "policy": weft.Schedule.of(device=[0], start=[0], finish=[1])},
             "a schedule cannot be continued: finished tasks run again",
         ),
     ],
-    ids=["no id", "kept", "not kept", "schedule"],
+    ids=["no id", "kept", "no progress", "not kept", "schedule"],
 )
 def test_a_run_says_what_it_promises(options, text, tmp_path, capsys, caplog):
     caplog.set_level("INFO", "weft")
@@ -279,8 +281,7 @@ def test_a_run_says_what_it_promises(options, text, tmp_path, capsys, caplog):
         backend=backend,
         history=False,
         folder=tmp_path,
-        progress=True,
-        **options,
+        **{"progress": True, **options},
     )
     assert re.search(text, capsys.readouterr().err)
     assert re.search(text, caplog.text)

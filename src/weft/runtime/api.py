@@ -100,7 +100,7 @@ def run(
         Write a journal under this name in `folder` (default: $WEFT_RUNS or the user's state
         folder). A run with the same name continues after a crash; finished tasks run again only
         if their code, arguments or ancestors changed. With ``keep=False`` no results are stored and
-        finished tasks run again.
+        finished tasks run again. The run says on stderr which of these holds.
     retries, backoff
         Further attempts of a failed task, the first after `backoff` seconds, doubled each time.
     crashes

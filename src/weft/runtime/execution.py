@@ -136,7 +136,8 @@ class WorkflowRun:
         s, app, place = self.settings, self.app, self.place
         fixed = isinstance(self.picked.decider, Schedule)
         journal = self._journal()  # first, since a run that is under way elsewhere is refused
-        _say(resume_promise(s.run_id, keep=s.keep, schedule=fixed), shown=s.progress)
+        promised = s.progress or s.run_id is not None
+        _say(resume_promise(s.run_id, keep=s.keep, schedule=fixed), shown=promised)
         display = ProgressDisplay()
         observers = self._observers(journal, display)
         driver = self._driver(observers)

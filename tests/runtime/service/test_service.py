@@ -92,6 +92,31 @@ def test_a_full_queue_pushes_back():
         queue.put("b", 3, timeout=None)
 
 
+def test_a_removed_item_makes_room_and_costs_nothing():
+    queue = WaitQueue(capacity=3)
+    numbers = [queue.put("a", k, priority=float(k), cost=100.0) for k in range(2)]
+    queue.put("b", "b")
+    assert [queue.remove(number) for number in (*numbers, *numbers, 99)] == [True] * 2 + [False] * 3
+    assert len(queue) == 1
+    queue.put("a", "a", timeout=0.0)
+    assert items(queue) == ["b", "a"]
+
+
+def test_cancelled_submissions_take_no_places():
+    workflow = weft.Workflow(work=[1.0], src=[], dst=[], data=[])
+    service = Service(FakeBackend(weft.Cluster(speed=[1.0])), capacity=2)
+
+    def submitted(name):
+        return service.submit(name, workflow, functions={"task": f.one}, timeout=0.0)
+
+    first = [submitted("a") for _ in range(2)]
+    assert all(future.cancel() for future in first)
+    later = [submitted("b") for _ in range(2)]
+    with service:
+        pass  # runs what waits
+    assert [future.cancelled() for future in (*first, *later)] == [True, True, False, False]
+
+
 def test_nonsense_is_refused():
     with pytest.raises(weft.InvalidInput, match="capacity is 0"):
         WaitQueue(0)

@@ -56,7 +56,7 @@ def test_the_state_of_a_job_among_others_counts_from_its_own_start():
     problem = Problem.from_arrays([[2.0, 2.0], [3.0, 3.0], [4.0, 4.0]], [[0, 1], [0, 2]])
     rows = [(0, 0), (1, 0), (2, 1)]
 
-    def played(workload, job, begun):
+    def simulated(workload, job, begun):
         life = LiveLifecycle(workload)
         first = life.instances(job).start
         for k in range(workload.jobs):
@@ -69,7 +69,7 @@ def test_the_state_of_a_job_among_others_counts_from_its_own_start():
         return live_state(life, rows, 3.0, job=job, begun=begun)
 
     both = stream_of(problem, jobs=2, load=1.0, seed=0)
-    alone, second = played(Workload.of(problem), 0, 0.0), played(both, 1, 7.0)
+    alone, second = simulated(Workload.of(problem), 0, 0.0), simulated(both, 1, 7.0)
     assert alone.now == second.now == 3.0
     for name in ("task", "device", "start", "finish"):
         np.testing.assert_array_equal(getattr(alone, name), getattr(second, name))

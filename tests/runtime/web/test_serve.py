@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import signal
 import sqlite3
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import weft
-from tests.support.waiting import WAIT_LIMIT
+from tests.support.waiting import WAIT_LIMIT, wait_until
 from tests.support.web.server import FUNCTIONS, TOKEN, ended, limits, server_process, serving
 from weft.runtime.web.documents import Documents, registered
 from weft.runtime.web.limits import own_token
@@ -216,6 +217,27 @@ def test_events_are_a_stream_that_resumes(client):
     assert bad.status_code == 400
 
 
+def test_a_stream_of_a_run_that_has_ended_ends(tmp_path):
+    with serving(tmp_path) as (client, _):
+        run = ended(client, client.post("/v1/runs", json=PAIR).json()["id"])
+        assert _streamed(client, run["id"], after=4) == _streamed(client, run["id"], after=99) == []
+        with contextlib.closing(sqlite3.connect(tmp_path / "runs.db")) as db:
+            db.execute("DELETE FROM events WHERE kind='ended'")  # as if it had not been written
+            db.commit()
+        assert [event["seq"] for event in _streamed(client, run["id"])] == [1, 2, 3]
+
+
+def _streamed(client, run, *, after=0):
+    """Return the events of a run that has ended; its stream waits for no others."""
+    headers, events = {"last-event-id": str(after)}, []
+    with client.stream("GET", f"/v1/runs/{run}/events", headers=headers) as answer:
+        for line in answer.iter_lines():
+            assert line != ": waiting"
+            if line.startswith("data: "):
+                events.append(json.loads(line[6:]))
+    return events
+
+
 def test_spans_and_metrics(client):
     before = _metric(client, 'weft_tasks_total{application="default",outcome="finished"}')
     run = ended(client, client.post("/v1/runs", json=PAIR).json()["id"])
@@ -320,6 +342,56 @@ def test_what_waits_can_be_cancelled(tmp_path):
         assert ended(client, runs[0])["state"] == "done"
         assert client.delete(f"/v1/runs/{runs[0]}").status_code == 409
         assert client.delete("/v1/runs/none").status_code == 404
+
+
+def test_cancelled_runs_leave_their_places_to_others(tmp_path):
+    gate = tmp_path / "gate"
+    waits = {
+        "workflow": {"work": [1]},
+        "tasks": {"task": {"function": "wait_for", "kwargs": {"path": str(gate)}}},
+    }
+    with serving(tmp_path / "serve", applications=limits(queue=8)) as (client, _):
+        long = [client.post("/v1/runs", json=waits).json()["id"] for _ in range(4)]
+        for run in long:
+            wait_until(lambda run=run: _state(client, run) == "running")  # four run at once
+        for _ in range(3):
+            runs = [client.post("/v1/runs", json=PAIR).json()["id"] for _ in range(4)]
+            assert [client.delete(f"/v1/runs/{run}").status_code for run in runs] == [200] * 4
+        runs = [client.post("/v1/runs", json=PAIR).json()["id"] for _ in range(4)]
+        gate.touch()
+        assert [ended(client, run)["state"] for run in (*long, *runs)] == ["done"] * 8
+
+
+def _state(client, run):
+    return client.get(f"/v1/runs/{run}").json()["state"]
+
+
+def test_a_run_that_ends_while_it_is_cancelled(tmp_path):
+    class EndsMeanwhile(Future):
+        def cancel(self):
+            run.future = None  # as the thread of the service does
+            return False
+
+    with serving(tmp_path) as (_, state):
+        run = ActiveRun(1, {"id": "one"}, None, future=EndsMeanwhile())
+        state.runs.active["one"] = run
+        assert state.runs.cancel("one") == "cancelling"
+        del state.runs.active["one"]
+
+
+def test_the_writing_thread_outlives_a_loop_that_closes(tmp_path):
+    class ClosesMeanwhile:
+        def is_closed(self):
+            return False
+
+        def call_soon_threadsafe(self, *_):
+            raise RuntimeError("Event loop is closed")
+
+    with serving(tmp_path) as (_, state):
+        state.runs._loop = ClosesMeanwhile()
+        state.runs._written.append((None, None))
+        state.runs._committed({1})
+        assert not state.runs._written
 
 
 def test_the_store_keeps_the_newest_and_one_server(tmp_path):
@@ -477,6 +549,22 @@ def test_it_goes_on_after_sigkill(tmp_path):
         assert process.wait(WAIT_LIMIT) == 0
     assert log.read_text().split() == ["before", "after"]  # nothing finished ran again
     assert events.count("event: finished") == 3
+
+
+def test_a_run_that_cannot_go_on_has_an_event_of_its_end(tmp_path):
+    facts = {"id": "lost", "application": "default", "priority": 0.0, "name": "w", "tasks": 1}
+    facts |= {"state": "waiting", "submitted": 0.0}
+    body = {"workflow": {"work": [1]}, "tasks": {"task": {"function": "removed"}}}
+    store = RunStore(tmp_path)
+    store.add([(1, facts, json.dumps(body).encode())], lambda _: None)
+    store.event(1, 1, 0.0, "begun", {})
+    store.close()
+    with serving(tmp_path) as (client, _):
+        run = ended(client, "lost")
+        assert (run["state"], "removed" in run["error"]) == ("failed", True)
+        events = _streamed(client, "lost")
+    assert [(event["seq"], event["kind"]) for event in events] == [(1, "begun"), (2, "ended")]
+    assert (events[1]["state"], events[1]["error"]) == ("failed", run["error"])
 
 
 def _events(folder):

@@ -229,7 +229,8 @@ def write_bytes(path: Path, content: bytes) -> None:
         with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
             file.write(content)
     except (OSError, ValueError) as error:
-        why = LINKED if hard and path.is_symlink() else cause(error)
+        linked = os.path.islink(path)  # noqa: PTH114  # is_symlink raises if a name is too long
+        why = LINKED if hard and linked else cause(error)
         raise InvalidInput(f"cannot be written: {why}") from None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite
@@ -32,6 +32,10 @@ class Waiting(Generic[T]):
     number: int
 
 
+Line = dict[float, OrderedDict[int, Waiting[T]]]
+"""Priority -> number -> waiting item, the oldest first."""
+
+
 class WaitQueue(Generic[T]):
     """A bounded queue for several applications; safe for threads.
 
@@ -57,8 +61,8 @@ class WaitQueue(Generic[T]):
             raise InvalidInput(f"capacity is {capacity}; it must be at least 1")
         self.capacity = capacity
         self.shares = Shares(shares)
-        self._lines: dict[str, dict[float, deque[Waiting[T]]]] = {}
-        """Application -> priority -> waiting items."""
+        self._lines: dict[str, Line[T]] = {}
+        """Application -> its waiting items."""
         self._count = 0
         self._numbers = 0
         self._closed = False
@@ -102,9 +106,8 @@ class WaitQueue(Generic[T]):
             if not line:
                 self.shares.join(application)
             number = self._numbers
-            line.setdefault(priority, deque()).append(
-                Waiting(application, item, priority, cost, number)
-            )
+            waiting = Waiting(application, item, priority, cost, number)
+            line.setdefault(priority, OrderedDict())[number] = waiting
             self._numbers += 1
             self._count += 1
             self._changed.notify_all()
@@ -127,26 +130,41 @@ class WaitQueue(Generic[T]):
                 raise IndexError("nothing waits")
             return self._take(lines)
 
+    def remove(self, number: int) -> bool:
+        """Remove a waiting item by its number, at no cost; return whether it waited."""
+        with self._changed:
+            for line in self._lines.values():
+                priority = next((p for p, items in line.items() if number in items), None)
+                if priority is not None:
+                    self._pop(line, priority, number)
+                    return True
+            return False
+
     def close(self) -> None:
         """Close the queue; waiting calls return."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
-    def _allowed(self, allowed: Allowed) -> dict[str, dict[float, deque[Waiting[T]]]]:
+    def _allowed(self, allowed: Allowed) -> dict[str, Line[T]]:
         """Return the lines of the applications that may have their next item taken."""
         return {
             name: line for name, line in self._lines.items() if line and allowed(name, max(line))
         }
 
-    def _take(self, lines: Mapping[str, dict[float, deque[Waiting[T]]]]) -> Waiting[T]:
+    def _take(self, lines: Mapping[str, Line[T]]) -> Waiting[T]:
         urgent = max(priority for line in lines.values() for priority in line)
         names = [name for name, line in lines.items() if urgent in line]
-        name = min(names, key=lambda name: (self.shares.used(name), lines[name][urgent][0].number))
-        found = lines[name][urgent].popleft()
-        if not lines[name][urgent]:
-            del lines[name][urgent]
+        oldest = {name: next(iter(lines[name][urgent])) for name in names}
+        name = min(names, key=lambda name: (self.shares.used(name), oldest[name]))
+        found = self._pop(lines[name], urgent, oldest[name])
         self.shares.charge(name, found.cost)
+        return found
+
+    def _pop(self, line: Line[T], priority: float, number: int) -> Waiting[T]:
+        found = line[priority].pop(number)
+        if not line[priority]:
+            del line[priority]
         self._count -= 1
         self._changed.notify_all()
         return found

@@ -125,10 +125,10 @@ class Service:
     ) -> Future[dict[str, Any]]:
         """Submit a workflow (see `weft.run`); return a future of the results by task name.
 
-        The future can be cancelled while the submission waits. If the queue is full, wait for room
-        at most `timeout` seconds (None: forever), then raise `QueueFull`. `watch` receives the
-        events of the submission. Neither it nor callbacks of futures may wait: they run in the
-        thread of the service.
+        The future can be cancelled while the submission waits, which then leaves the queue. If the
+        queue is full, wait for room at most `timeout` seconds (None: forever), then raise
+        `QueueFull`. `watch` receives the events of the submission. Neither it nor callbacks of
+        futures may wait: they run in the thread of the service.
         """
         if not isinstance(application, str):
             raise InvalidInput(f"application is {shown(application)}; it must be a text")
@@ -138,13 +138,14 @@ class Service:
             raise InvalidInput(f"timeout is {shown(timeout)}; it must be seconds, or None")
         app = application_of(what, functions)
         future: Future[dict[str, Any]] = Future()
-        self.queue.put(
+        number = self.queue.put(
             application,
             Submission(app, future, watch),
             priority=priority,
             cost=max(app.workflow.n, 1),
             timeout=timeout,
         )
+        future.add_done_callback(lambda ended: ended.cancelled() and self.queue.remove(number))
         return future
 
     def cancel(self, future: Future[dict[str, Any]]) -> None:

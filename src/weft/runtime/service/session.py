@@ -398,7 +398,7 @@ class ServiceSession(Observer):
             except Exception as error:  # noqa: BLE001  # the future gets it
                 future.set_exception(error)
         for i in driver.life.instances(job):
-            self.backend.forget(i)
+            self.backend.release(i)
         self._unused += app.workflow.n
         if driver.instances.cancels[job] == inf:  # the backend may still end a cancelled order
             self._free.setdefault((app.workflow.n, len(app.workflow.choices)), []).append(job)

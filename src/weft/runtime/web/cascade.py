@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from weft.errors import InvalidInput, WeftError
+from weft.errors import InvalidInput, WeftError, cause
 from weft.formats.parsing.source import decode_text, is_there, naming, parse_json
 from weft.runtime.cascade.cascade import Cascade
 from weft.runtime.cascade.request import DeadlineMissed, StageFailed
@@ -116,7 +116,11 @@ class CascadeApp(Routed):
     def _found(self, name: str) -> str:
         """Return the path of a file in the folder of the cascade, or a name as it is."""
         folder = Path(self.cascade.description.folder).resolve()
-        path = (folder / name).resolve()
+        try:
+            path = (folder / name).resolve()
+        except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links in a circle
+            why = f"policy or stream '{name}' is no name of a file ({cause(error)})"
+            raise Refused(400, why) from None
         if "/" not in name and not is_there(path) and not is_there(path.with_suffix(".json")):
             return name
         if not self.cascade.description.folder or folder not in path.parents:

@@ -123,34 +123,40 @@ class Handlers:
             raise InvalidInput(f"Last-Event-ID '{after}' must be the number of an event")
         if self.runs.streams >= MAX_STREAMS:
             raise Refused(429, f"{MAX_STREAMS} streams are open", retry_after=5.0)
-        shown = run["id"] if request.query_params.get("status") == "1" else None
-        return stream(self._events(number, int(after), shown))
+        shown = request.query_params.get("status") == "1"
+        return stream(self._events(number, run["id"], int(after), shown=shown))
 
-    async def _events(self, number: int, after: int, shown: str | None) -> AsyncIterator[str]:
-        """Yield events.
+    async def _events(
+        self, number: int, run_id: str, after: int, *, shown: bool
+    ) -> AsyncIterator[str]:
+        """Yield the events of a run until its end.
 
-        With `shown`, the id of a run, yield its status in between, without numbers.
+        With `shown`, yield its status in between, without numbers.
         """
         runs, ended, first = self.runs, False, True
-        seconds = HEARTBEAT if shown is None else TICK
+        seconds = TICK if shown else HEARTBEAT
         news = runs.listen(number)
         try:
             while not ended:
                 news.clear()
-                for event in runs.store.events(number, after, limit=1000):
+                # Before the look at events: if the end is on disk, all events are.
+                over = run_id not in runs.active and runs.store.ended(number)
+                events = runs.store.events(number, after, limit=1000)
+                ended = over and not events  # its last event was read before, or is deleted
+                for event in events:
                     after, ended = event["seq"], event["kind"] == "ended"
                     text = json.dumps(event)
                     yield f"id: {after}\nevent: {event['kind']}\ndata: {text}\n\n"
                     news.set()  # there may be more than one page
-                active = runs.active.get(shown or "")
+                active = runs.active.get(run_id) if shown else None
                 status = None if active is None else run_status(runs, active)
                 if active is not None and status is not None:
                     status["forecast"] = await self.reference_plans.forecast(active)
                     if first:
                         status["history"], first = active.waiting.as_dict(), False
                     yield status_event(status)
-                elif shown is not None and ended:
-                    self._keep_score(shown)
+                elif shown and ended:
+                    self._keep_score(run_id)
                 if not ended and not news.is_set():
                     try:
                         await asyncio.wait_for(news.wait(), seconds)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -41,18 +42,22 @@ class ActiveRun:
     future: Future[dict[str, Any]] | None = field(default=None, repr=False)
     end: dict[str, Any] = field(default_factory=dict, repr=False)
     """Facts and results of a run that has ended."""
-    told: bool = False
-    """Whether the end was shown before it was on disk: it is not taken back."""
+    end_shown: bool = False
+    """Whether a client saw the end before it was on disk; every later answer shows it too."""
     stored: asyncio.Future[None] | None = field(default=None, repr=False)
     """Of a submission that is not on disk yet."""
     waiting: WaitingHistory = field(default_factory=WaitingHistory, repr=False)
 
     def shown(self, *, full: bool) -> dict[str, Any]:
-        """Return facts, with the end from when lists show it, or the disk is full."""
+        """Return the facts of the run as clients see them.
+
+        The end of a run is shown once it is on disk. While the disk is full (`full`), it is shown
+        from memory, and from then on always: an end that a client saw must not disappear.
+        """
         end = self.end
-        if not end or not (full or self.told):
+        if not end or not (full or self.end_shown):
             return dict(self.facts)
-        self.told = True
+        self.end_shown = True
         return {"begun": None} | self.facts | end
 
 
@@ -139,6 +144,7 @@ class RunTable:
         found = self.store.open_runs()
         for number, facts, body in found:
             past = self.store.events(number)
+            seq = past[-1]["seq"] if past else 0
             results = {
                 event["task"]: (event["result"], event.get("branches", ()))
                 for event in past
@@ -148,9 +154,11 @@ class RunTable:
                 ((_, app),) = documents.read(body)
                 app = with_results(app, results) if results else app
             except (WeftError, ValueError) as error:  # a function is not registered any more
-                self.store.end(number, time.time(), "failed", one_line(str(error)), None)
+                now, text = time.time(), one_line(str(error))
+                end = {"state": "failed", "error": text}
+                self.store.event(number, seq + 1, now, "ended", end)
+                self.store.end(number, now, "failed", text, None)
                 continue
-            seq = past[-1]["seq"] if past else 0
             run = ActiveRun(number, {**facts, "state": "waiting"}, app, seq, frozenset(results))
             self.active[run.facts["id"]] = run
             name = run.facts["application"]
@@ -210,7 +218,7 @@ class RunTable:
                 timeout=0.0,
                 watch=lambda event: self._event(run, event),
             )
-        except QueueFull as error:  # cancelled runs still take places in the queue
+        except QueueFull as error:  # the service ends
             run.future = Future()
             run.future.set_exception(error)
         run.future.add_done_callback(lambda future: self._ended(run, future))
@@ -293,8 +301,9 @@ class RunTable:
         """
         written, self._written = self._written, []
         news = runs & self._listeners.keys() if self._listeners else None
-        if (written or news) and self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._tell_loop, written, news or ())
+        if (written or news) and self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed; writing goes on
+                self._loop.call_soon_threadsafe(self._tell_loop, written, news or ())
 
     def _tell_loop(
         self, written: list[tuple[asyncio.Future[None], Exception | None]], runs: Iterable[int]
@@ -333,11 +342,12 @@ class RunTable:
         "cancelled" if it waits, "cancelling" if it runs, None if it has ended.
         """
         active = self.active.get(run_id)
-        if active is None or active.future is None:
+        future = None if active is None else active.future  # the end of a run sets it to None
+        if future is None:
             return None
-        if active.future.cancel():
+        if future.cancel():
             return "cancelled"
-        self.service.cancel(active.future)
+        self.service.cancel(future)
         return "cancelling"
 
     def listen(self, run: int) -> asyncio.Event:

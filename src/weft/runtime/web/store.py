@@ -269,6 +269,11 @@ class RunStore:
         number, results, *rest = row
         return number, {**_facts(rest), "results": None if results is None else json.loads(results)}
 
+    def ended(self, run: int) -> bool:
+        """Return whether the end of a run is on disk; True if the run is deleted."""
+        sql = "SELECT count(*) FROM runs WHERE number=? AND state IN (?, ?)"
+        return self._one(sql, (run, *OPEN)) == 0
+
     def document(self, run_id: str) -> bytes:
         """Return the document of a run; empty: it is not kept."""
         row = self._reader.execute("SELECT body FROM runs WHERE id=?", (run_id,)).fetchone()

@@ -65,7 +65,10 @@ class WaitingHistory:
         self._lock = threading.Lock()
 
     def look(self, now: float, count: Callable[[], Mapping[str, int]]) -> None:
-        """Take a sample, at the end of the gap if the last is recent; a costly one rarely."""
+        """Take a sample now, or at the end of the gap after the last sample.
+
+        If counting takes long, the gap grows, so that samples take at most `SHARE` of the time.
+        """
         if now < self._next:
             with self._lock:
                 if self._due:
