@@ -16,7 +16,7 @@ import numpy as np
 from weft.model import Problem, Schedule
 from weft.model.columns import FloatArray, IntArray
 from weft.planners.bounds import chain_tails
-from weft.planners.objective import Goal, Objective
+from weft.planners.objective import CompiledObjective, Objective
 from weft.planners.search import duplicating
 from weft.planners.search.annealing import Chain, anneal, begin, make_chain
 from weft.planners.search.clock import Clock, now
@@ -49,6 +49,9 @@ factor on the temperature after it, so that the search does not lose the short s
 
 MAKESPAN = Objective.of("makespan")
 
+MEASURE_SECONDS = 0.1
+"""Longest time in which the duration of a move is measured."""
+
 BAR_SECONDS = 2.0
 """Shortest time limit for which a progress bar is shown."""
 
@@ -73,7 +76,7 @@ class Worker:
     problem: Problem
     tail: FloatArray
     chain: Chain
-    goal: Goal
+    objective: CompiledObjective
     decoder: Decoder
     scale: float  # the value at the start, times the factor for transfers
     initial: float = 0.0  # temperature at the start of a run
@@ -86,7 +89,9 @@ class Worker:
 
     def begin(self, order: IntArray, choice: IntArray) -> None:
         """Start a run at this state; the best state so far stays."""
-        begin(self.problem.arrays, self.goal, self.tail, self.chain, self.decoder, order, choice)
+        begin(
+            self.problem.arrays, self.objective, self.tail, self.chain, self.decoder, order, choice
+        )
 
     def copy_state(self, other: Worker) -> None:
         """Continue from the state of another worker, without decoding it again."""
@@ -101,7 +106,7 @@ class Worker:
     def anneal(self, count: int, share: float, target: float) -> None:
         """Try a number of moves at the temperature for a share of the run."""
         a, temperature = self.problem.arrays, self.temperature(share)
-        anneal(a, self.goal, self.tail, self.chain, self.decoder, count, temperature, target)
+        anneal(a, self.objective, self.tail, self.chain, self.decoder, count, temperature, target)
 
     def temperature(self, share: float) -> float:
         """Return the temperature for a share of the run: it falls exponentially."""
@@ -110,7 +115,7 @@ class Worker:
     def schedule(self) -> Schedule:
         """Return the best schedule so far."""
         a, c, w = self.problem.arrays, self.chain, self.decoder
-        decode(a, self.goal, c.best_order, c.best_choice, self.tail, w)
+        decode(a, self.objective, c.best_order, c.best_choice, self.tail, w)
         return Schedule.of(device=w.device, start=w.start, finish=w.finish)
 
     def set_temperature(self, moves: float) -> None:
@@ -189,7 +194,7 @@ class Team:
                 problem,
                 tail,
                 make_chain(problem.n, s),
-                objective.goal(problem),
+                objective.compiled(problem),
                 make_decoder(problem.n, problem.p),
                 scale,
             )
@@ -219,7 +224,7 @@ class Team:
                 problem,
                 tail,
                 make_chain(problem.n, s),
-                best.goal,
+                best.objective,
                 best.decoder,
                 best.best,
                 copies=make_copy_decoder(problem.n, problem.p),
@@ -284,6 +289,8 @@ class Team:
         until: float,
     ) -> None:
         assert clock.seconds is not None
+        if self.leader.best <= target:
+            return
         last, first, run = clock.begin + clock.seconds * until - self.reserve, self.workers[0], 0
         self._measure(clock.seconds)
         while (time := now()) + 1.2 * first.move_seconds < last and self.leader.best > target:
@@ -294,9 +301,9 @@ class Team:
             run += 1
 
     def _measure(self, seconds: float) -> None:
-        """Measure the duration of a move."""
+        """Measure the duration of a move, in half a percent of the time limit at most."""
         first, begun, done, count = self.workers[0], now(), 0, 1
-        while done == 0 or now() - begun < 0.005 * seconds:
+        while done == 0 or now() - begun < min(0.005 * seconds, MEASURE_SECONDS):
             first.anneal(count, 1.0, 0.0)
             done += count
             count *= 2
