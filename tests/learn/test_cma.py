@@ -43,7 +43,7 @@ def test_bad_options_are_refused(population, spread):
 
 
 @dataclass(frozen=True)
-class PlaySettings(Settings, noun="play"):
+class ToySettings(Settings, noun="toy"):
     steps: Count = 1
     rate: Positive = 0.5
     share: Annotated[float, Bound(0, 1)] = 0.5
@@ -53,17 +53,17 @@ class PlaySettings(Settings, noun="play"):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("steps", 0, "play: steps is 0; it must be 1 or more"),
-        ("steps", inf, "play: steps is inf; it must be 1 or more"),
-        ("rate", float("nan"), "play: rate is nan; it must be above 0"),
-        ("share", 1.5, r"play: share is 1.5; it must be within \[0, 1\]"),
-        ("base", "plan", "play: base is 'plan'; it must be 'network' or 'index'"),
+        ("steps", 0, "toy: steps is 0; it must be 1 or more"),
+        ("steps", inf, "toy: steps is inf; it must be 1 or more"),
+        ("rate", float("nan"), "toy: rate is nan; it must be above 0"),
+        ("share", 1.5, r"toy: share is 1.5; it must be within \[0, 1\]"),
+        ("base", "plan", "toy: base is 'plan'; it must be 'network' or 'index'"),
     ],
 )
 def test_settings_out_of_bounds_are_refused_by_name(name, value, message):
-    assert PlaySettings().noun == "play"
+    assert ToySettings().noun == "toy"
     with pytest.raises(InvalidInput, match=message):
-        PlaySettings(**{name: value})
+        ToySettings(**{name: value})
 
 
 def test_settings_of_instances_draw_one_at_least():

@@ -35,7 +35,7 @@ def test_environments_are_found(imports, name):
 
 
 def test_a_picture_in_text():
-    import weft.learn  # noqa: F401 (registers)
+    import weft.learn  # noqa: F401  # registers the environments
 
     env = gymnasium.make("weft/Conditional-v0", jobs=5, render_mode="ansi")
     env.reset(seed=1)
@@ -51,7 +51,7 @@ def test_a_picture_in_text():
 
 
 def test_a_picture_in_pixels():
-    import weft.learn  # noqa: F401 (registers)
+    import weft.learn  # noqa: F401  # registers the environments
     from weft.learn.rendering import CELL, CELLS
 
     env = gymnasium.make("weft/Conditional-v0", jobs=5, render_mode="rgb_array")
@@ -75,7 +75,7 @@ def test_a_picture_in_pixels():
     [[-1, 0, 0, 0], [7, 0, 0, 0], [0, 0], [1.5] * 4, [np.nan] * 4, np.nan, "x", None, [True] * 4],
 )
 def test_actions_out_of_range_are_refused(action):
-    import weft.learn  # noqa: F401 (registers)
+    import weft.learn  # noqa: F401  # registers the environments
 
     env = gymnasium.make("weft/Conditional-v0", jobs=5).unwrapped
     env.reset(seed=1)
@@ -162,7 +162,7 @@ def test_a_workflow_environment_plans_as_a_policy_by_name_path_or_object(tmp_pat
 
 
 def test_gymnasium_makes_environments_of_a_policy(tmp_path):
-    import weft.learn  # noqa: F401 (registers)
+    import weft.learn  # noqa: F401  # registers the environments
 
     path = save_model(replanning_model("mine", "", [{"ahead": 0.5}]), tmp_path / "mine")
     for policy in ("tuned-list", path, load_policy("tuned-list")):
@@ -220,7 +220,7 @@ def test_a_network_acts_in_a_conditional_environment_as_in_an_evaluation(name):
     policy = load_policy(name)
     env = ConditionalEnv(jobs=60, options=policy.options)
     seen, info = env.reset(seed=1)
-    draw, ended = int(env.batch.playing[0]), False
+    draw, ended = int(env.batch.current_draw[0]), False
     while not ended:
         action = policy.act(seen, info["action_mask"], info["remaining"], info["capacity"])
         seen, _, ended, _, info = env.step(action)

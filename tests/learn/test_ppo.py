@@ -1,5 +1,6 @@
 """The PPO loop on problems with one obvious answer, and its parts against arithmetic by hand."""
 
+# ruff: noqa: E402  # imports that need torch
 from __future__ import annotations
 
 import numpy as np
@@ -9,9 +10,9 @@ torch = pytest.importorskip(
     "torch", reason="training needs torch: pip install 'weft-scheduling[learn]'"
 )
 
-from weft.errors import InvalidInput  # noqa: E402
-from weft.learn import ppo  # noqa: E402
-from weft.policies.conditional.networks import logits, network_of  # noqa: E402
+from weft.errors import InvalidInput
+from weft.learn import ppo
+from weft.policies.conditional.networks import logits, network_of
 
 
 class Identity:

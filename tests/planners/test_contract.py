@@ -9,7 +9,7 @@ from weft.errors import Unsupported
 from weft.model import Problem, WorkflowBuilder
 from weft.model.check import check
 from weft.model.cluster import Cluster
-from weft.planners import FEATURES, PLANNERS, plan
+from weft.planners import PLANNERS, SUPPORTED, plan
 from weft.planners.planner import QUICK
 
 SECONDS = 0.05
@@ -145,7 +145,7 @@ def test_same_seed_same_plan(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_says_what_it_supports(name):
     supports = PLANNERS.create(name).supports
-    assert QUICK <= supports <= set(FEATURES)
+    assert QUICK <= supports <= set(SUPPORTED)
     if "copies" not in supports:
         assert all(
             plan(make(), name, seconds=SECONDS).schedule.copies == 0

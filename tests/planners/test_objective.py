@@ -35,9 +35,9 @@ def test_missing_deadlines_are_refused():
     with pytest.raises(weft.InvalidInput, match="need deadlines of 2 jobs; got 0"):
         weft.plan(problem, "anytime", objective="late", jobs=(0, 1), iterations=10)
     with pytest.raises(weft.InvalidInput, match="need priorities of 1 jobs; got 2"):
-        Objective.of("late", deadlines=[1.0], priorities=[1.0, 2.0]).goal(problem)
+        Objective.of("late", deadlines=[1.0], priorities=[1.0, 2.0]).compiled(problem)
     with pytest.raises(weft.InvalidInput, match="it must be a number above -1"):
-        Objective.of("late", deadlines=[1.0], priorities=[-1.0]).goal(problem)
+        Objective.of("late", deadlines=[1.0], priorities=[-1.0]).compiled(problem)
 
 
 @pytest.mark.parametrize("objective", ["late", "tardiness"])

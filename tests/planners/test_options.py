@@ -174,3 +174,26 @@ def test_planning_time_holds_no_compilation(monkeypatch):
 
     monkeypatch.setattr(planning, "planning_clock", clock)
     assert weft.plan(PROBLEM, Compiling()).seconds == 2.0  # from 0 to 102 s
+
+
+@pytest.mark.parametrize("searches", [False, True])
+def test_a_timed_plan_leaves_the_overhead_of_a_first_call_out(monkeypatch, searches):
+    ticks, calls = count(), []
+
+    class Warming:
+        name, supports = "warming", frozenset({"links", "seconds"} if searches else {"links"})
+
+        def solve(self, problem, *, seconds=None, seed=0):
+            if not calls:  # for 20 s
+                for _ in range(20):
+                    next(ticks)
+            calls.append(problem)
+            return PLANNERS.create("heft").solve(problem)
+
+    monkeypatch.setattr(planning, "planning_clock", lambda: float(next(ticks)))
+    made = timed_plan(PROBLEM, Warming())
+    assert made.seconds == 1.0  # of the second call, by a clock that gains 1 s per reading
+    assert made.makespan == weft.plan(PROBLEM, "heft").makespan
+    assert len(calls) == 2
+    assert calls[1] is PROBLEM
+    assert (calls[0] is PROBLEM) is not searches  # a search warms up on a small problem

@@ -18,7 +18,9 @@ from weft.planners.search.warm_start import order_by_start
 
 
 def drawn(n: int, p: int, seed: int = 0) -> Problem:
-    return Problem.from_arrays(**layered(n, p, seed=seed))  # type: ignore[arg-type]
+    return Problem.from_arrays(
+        **layered(n, p, seed=seed)  # type: ignore[arg-type]  # arrays by name
+    )
 
 
 def plain_replan(made: weft.Plan, changed: Problem) -> list[tuple[int, float, float]]:
@@ -104,7 +106,7 @@ def test_equals_a_plain_version_and_is_valid(seed: int, monkeypatch: pytest.Monk
 def test_devices_take_the_queues_of_faster_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repair, "AGAIN_CELLS", 0)
     arrays = layered(400, 40, seed=1) | {"speed": np.linspace(2.0, 2.02, 40)}
-    made = plan(Problem.from_arrays(**arrays), "heft")  # type: ignore[arg-type]
+    made = plan(Problem.from_arrays(**arrays), "heft")  # type: ignore[arg-type]  # arrays by name
     again = replan(made, lost="d39")  # the fastest
     assert check(again.problem, again) == []
     rows = again.schedule
@@ -120,7 +122,7 @@ def test_links_that_differ_and_tasks_of_several_rows(monkeypatch: pytest.MonkeyP
     rng = np.random.default_rng(3)
     arrays = layered(80, 5, seed=2, dense=True)
     arrays |= {"bandwidth": rng.uniform(1.0, 3.0, (5, 5)), "latency": 0.1}
-    made = plan(Problem.from_arrays(**arrays), "heft")  # type: ignore[arg-type]
+    made = plan(Problem.from_arrays(**arrays), "heft")  # type: ignore[arg-type]  # arrays by name
     again = replan(made, longer={11: 4.0, 40: 0.5})
     assert check(again.problem, again) == []
     rows = again.schedule

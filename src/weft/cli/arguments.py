@@ -130,14 +130,14 @@ def add_seconds(parser: argparse.ArgumentParser, default: float | None = None) -
     add_option(parser, "--seconds", number(above=0), "S", text, default=default)
 
 
-def add_goal(parser: argparse.ArgumentParser) -> None:
-    """Add what a training for a stream minimises."""
+def add_stream_objective(parser: argparse.ArgumentParser) -> None:
+    """Add --objective, what a training for a stream minimises."""
     parser.add_argument(
-        "--goal",
+        "--objective",
         choices=("completion", "tardiness", "late"),
         default="completion",
-        help="the mean completion time, or of a stream with a deadline the mean time after it, or "
-        "the jobs after it",
+        help="minimise the mean completion time, the mean time of jobs after the deadline of the "
+        "stream (tardiness), or the share of jobs that end after it (late) (default: completion)",
     )
 
 

@@ -34,11 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(
         parser, "--policies", names, "A,B", "policies by name (see: weft list policies) or file"
     )
-    text = "futures to draw; the figures are means over them"
+    text = "number of scenarios to draw; the figures are means over them"
     add_option(parser, "--scenarios", whole(1), "N", text, default=1)
     add_seconds(parser)
-    aims = "makespan, mean, p95 or p99 completion, or deadline"
-    add_option(parser, "--objective", str, "NAME", aims, default="makespan")
+    objectives = "makespan, mean, p95 or p99 completion, or deadline"
+    add_option(parser, "--objective", str, "NAME", objectives, default="makespan")
     add_uncertainty(parser)
     add_option(parser, "--report", page, "HTML", "a page with the table, DAGs and Gantt charts")
 

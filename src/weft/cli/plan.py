@@ -39,16 +39,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_problems(parser, "a workflow or problem in any known format (see: weft list formats)")
     add_planner(parser)
     search = parser.add_argument_group("for planners that search (see docs: Planners)")
-    aims = "makespan (default), energy or waiting, or weights: makespan=1,energy=0.01"
-    add_option(search, "--objective", str, "NAME", aims)
-    add_flag(search, "--duplicate", "let a task run on several devices")
-    add_option(search, "--iterations", whole(1), "N", "moves instead of a time limit")
+    objectives = "makespan (default), energy or waiting, or weights: makespan=1,energy=0.01"
+    add_option(search, "--objective", str, "NAME", objectives)
+    add_flag(
+        search, "--duplicate", "allow copies: a task may run on several devices, to save transfers"
+    )
+    add_option(
+        search, "--iterations", whole(1), "N", "stop after N moves of the search, not after a time"
+    )
     add_option(search, "--threads", whole(1), "N", "threads (default: one per core)")
     ways = parser.add_argument_group("for tasks with variants (see docs: Machines)")
     add_option(ways, "--variants", Path, "TOML", "several ways to run tasks or kinds of tasks")
     add_option(ways, "--min-accuracy", float, "A", "least mean accuracy of the variants")
     add_option(ways, "--budget", number(above=0), "M", "most money, for rent and variants")
-    add_flag(ways, "--pareto", "the front of makespan, cost, energy and accuracy")
+    add_flag(ways, "--pareto", "print the Pareto front of makespan, cost, energy and accuracy")
     add_option(ways, "--picture", picture, "FILE", "the front, as HTML, SVG or PNG")
     add_flag(parser, "--all", f"print all tasks (default: the first {ROWS})")
     add_outputs(parser, "schedule")

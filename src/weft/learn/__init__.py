@@ -2,6 +2,7 @@
 
 - `cma`: separable CMA-ES
 - `dqn`: deep Q-networks that choose among candidates, in stages; trains the policy `dqn`
+- `environments`: their registration with Gymnasium
 - `ppo`: proximal policy optimisation with masked actions
 - `rendering`: the state of a simulation as text
 - `replay_memory`: episodes, drawn by priority
@@ -16,14 +17,14 @@ Importing this package registers `weft/Conditional-v0` and `weft/Workflow-v0` wi
 does `import weft`, before or after `import gymnasium`.
 """
 
-from importlib.util import find_spec
-from typing import Any
+from weft.learn import environments as _environments  # noqa: F401  # registers
 
 __all__ = [
     "cma",
     "conditional",
     "dqn",
     "durations",
+    "environments",
     "imitation",
     "ppo",
     "rendering",
@@ -32,24 +33,3 @@ __all__ = [
     "value_networks",
     "workflow",
 ]
-
-ENVIRONMENTS: dict[str, dict[str, Any]] = {
-    "weft/Conditional-v0": {
-        "entry_point": "weft.learn.conditional.env:ConditionalEnv",
-        "vector_entry_point": "weft.learn.conditional.env:ConditionalVectorEnv",
-    },
-    "weft/Workflow-v0": {"entry_point": "weft.learn.workflow.env:WorkflowEnv"},
-}
-
-
-def register_environments() -> None:
-    """Register the environments with Gymnasium, once."""
-    import gymnasium
-
-    for name, options in ENVIRONMENTS.items():
-        if name not in gymnasium.registry:
-            gymnasium.register(name, **options)
-
-
-if find_spec("gymnasium") is not None:
-    register_environments()

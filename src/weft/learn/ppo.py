@@ -365,9 +365,9 @@ def train(
             observation, mask = _collect(
                 env, net, buffer, returns, observation, mask, settings, rng, guide
             )
-            aim = "value" if result.samples < settings.warm_up else "improve"
-            aim = "imitate" if guide is not None else aim
-            entry = _improve(net, optimiser, buffer, returns, settings, share, rng, aim=aim)
+            phase = "value" if result.samples < settings.warm_up else "improve"
+            phase = "imitate" if guide is not None else phase
+            entry = _improve(net, optimiser, buffer, returns, settings, share, rng, phase=phase)
             net.observe(torch.from_numpy(buffer.observation.reshape(-1, env.observation_size)))
             result.samples += per_update
             result.cpu_seconds = time.process_time() - began
@@ -445,17 +445,17 @@ def _improve(
     share: float,
     rng: np.random.Generator,
     *,
-    aim: str,
+    phase: str,
 ) -> dict[str, float]:
     """Pass over the rollout several times, clipping the objective (PPO, eqs. 7, 9).
 
-    For `aim` "imitate" the policy loss is the teacher's likelihood; for "value" there is none; for
-    "improve" it is that of PPO. `share` is the elapsed share of the training. Returns statistics
+    In the `phase` "imitate" the policy loss is the teacher's likelihood; in "value" there is none;
+    in "improve" it is that of PPO. `share` is the elapsed share of the training. Returns statistics
     of the last minibatch.
     """
     schedules = settings.learning_rate, settings.entropy
     rate, entropy_weight = (a + (b - a) * share for a, b in schedules)
-    if aim == "imitate":
+    if phase == "imitate":
         rate = IMITATION_RATE
     for group in optimiser.param_groups:
         group["lr"] = rate
@@ -481,9 +481,9 @@ def _improve(
             ratio, gain = ratio_log.exp(), normal[pick]
             clipped = ratio.clamp(1 - settings.clip, 1 + settings.clip)
             policy_loss = -torch.minimum(ratio * gain, clipped * gain).mean()
-            if aim == "imitate":
+            if phase == "imitate":
                 policy_loss = -taken.mean()
-            elif aim == "value":
+            elif phase == "value":
                 policy_loss, entropy_weight = policy_loss * 0.0, 0.0
             entropy = -(log_probs.exp() * log_probs).sum((-2, -1)).mean()
             value_loss = (net.critic(inputs[pick])[:, 0] - target[pick]).square().mean()

@@ -25,7 +25,7 @@ Prices = Mapping[str, float] | Iterable[float]
 """Money per second of work: one number per device, or by name of device or kind."""
 
 
-class Goal(NamedTuple):
+class CompiledObjective(NamedTuple):
     """An objective for compiled code.
 
     value = makespan x weight + seconds on each device x rate + completion + waiting + tardiness
@@ -48,28 +48,34 @@ class Goal(NamedTuple):
 
 @njit
 def score(
-    goal: Goal, makespan: float, device: IntArray, start: FloatArray, finish: FloatArray
+    objective: CompiledObjective,
+    makespan: float,
+    device: IntArray,
+    start: FloatArray,
+    finish: FloatArray,
 ) -> float:
     """Return the value of a schedule."""
-    value, waiting = goal.makespan * makespan, 0.0
+    value, waiting = objective.makespan * makespan, 0.0
     for t in range(len(device)):
-        value += (finish[t] - start[t]) * goal.rate[device[t]]
+        value += (finish[t] - start[t]) * objective.rate[device[t]]
         waiting += start[t]
-    value += goal.waiting * waiting
-    if goal.completion > 0.0 or len(goal.deadline) > 0:
-        goal.job_end[:] = 0.0
+    value += objective.waiting * waiting
+    if objective.completion > 0.0 or len(objective.deadline) > 0:
+        objective.job_end[:] = 0.0
         for t in range(len(device)):
-            goal.job_end[goal.job[t]] = max(goal.job_end[goal.job[t]], finish[t])
-        value += goal.completion * goal.job_end.sum()
-    for j in range(len(goal.deadline)):
-        over = goal.job_end[j] - goal.deadline[j]
+            objective.job_end[objective.job[t]] = max(
+                objective.job_end[objective.job[t]], finish[t]
+            )
+        value += objective.completion * objective.job_end.sum()
+    for j in range(len(objective.deadline)):
+        over = objective.job_end[j] - objective.deadline[j]
         if over > 0.0:
-            value += goal.tardiness[j] * over + goal.late[j]
+            value += objective.tardiness[j] * over + objective.late[j]
     return value
 
 
 GUIDE = 0.1
-"""What a job that is late by the largest deadline adds to the goal of a search, in late jobs."""
+"""What a job that is late by the largest deadline adds to a compiled objective, in late jobs."""
 
 
 @typed_dataclass(frozen=True)
@@ -176,15 +182,15 @@ class Objective:
                     f"{len(given)}; give {what}=, in the order of the labels in jobs="
                 )
 
-    def goal(self, problem: Problem) -> Goal:
-        """Return the weights for compiled code; each thread needs its own.
+    def compiled(self, problem: Problem) -> CompiledObjective:
+        """Return the objective for compiled code; each thread needs its own.
 
-        A search needs differences between schedules with the same number of late jobs. So in its
-        goal a late job counts a little more, the later it is (`GUIDE`).
+        A search needs differences between schedules with the same number of late jobs. So in the
+        compiled objective a late job counts a little more, the later it is (`GUIDE`).
         """
-        return self._goal(problem, guided=True)
+        return self._compiled(problem, guided=True)
 
-    def _goal(self, problem: Problem, *, guided: bool) -> Goal:
+    def _compiled(self, problem: Problem, *, guided: bool) -> CompiledObjective:
         idle, busy = problem.cluster.idle_power, problem.cluster.power
         if self.energy and not (busy.any() or idle.any()):
             raise InvalidInput(
@@ -201,7 +207,7 @@ class Objective:
         longest = float(np.max(deadline, initial=0.0, where=np.isfinite(deadline)))
         guide = GUIDE * self.late / longest if guided and longest > 0.0 else 0.0
         bounded = weight > 0 and bool((rate >= 0).all())
-        return Goal(
+        return CompiledObjective(
             plain=self.plain,
             makespan=weight,
             longest=1.0 / weight if bounded else np.inf,
@@ -227,8 +233,8 @@ class Objective:
     def value(self, problem: Problem, schedule: Schedule) -> float:
         """Return the weighted sum for a schedule without copies."""
         s = schedule
-        goal = self._goal(problem, guided=False)
-        return float(score(goal, s.makespan, s.device, s.start, s.finish))
+        compiled = self._compiled(problem, guided=False)
+        return float(score(compiled, s.makespan, s.device, s.start, s.finish))
 
     def _least(self, problem: Problem, rate: FloatArray) -> float:
         """Return the value of all tasks on the devices that are cheapest for them."""

@@ -21,7 +21,7 @@ PAPER = load_stream("conditional-paper")
 @pytest.fixture(name="gym")
 def _gym():
     gym = pytest.importorskip("gymnasium", reason="the environments need gymnasium")
-    import weft.learn  # noqa: F401 (registers them)
+    import weft.learn  # noqa: F401  # registers the environments
 
     return gym
 

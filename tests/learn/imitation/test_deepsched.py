@@ -8,9 +8,11 @@ from itertools import repeat
 import numpy as np
 import pytest
 
-# ruff: noqa: E402 (imports that need torch)
-torch = pytest.importorskip("torch", reason="networks need torch: pip install 'weft[learn]'")
-pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'weft[learn]'")
+# ruff: noqa: E402  # imports that need torch
+torch = pytest.importorskip(
+    "torch", reason="networks need torch: pip install 'weft-scheduling[learn]'"
+)
+pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'weft-scheduling[learn]'")
 
 from weft.cli.main import BAD_INPUT, DONE, main
 from weft.errors import InvalidInput

@@ -1,5 +1,6 @@
 """The two-stage DQN and the switch: candidates, memory, networks, and training."""
 
+# ruff: noqa: E402  # imports that need torch
 from functools import partial
 
 import numpy as np
@@ -44,15 +45,15 @@ from weft.sim.kernel.tables import make_sim
 
 torch = pytest.importorskip("torch")
 
-from weft.learn.cma import SeparableCma  # noqa: E402
-from weft.learn.dqn import QValues  # noqa: E402
-from weft.learn.replay_memory import SumTree  # noqa: E402
-from weft.learn.value_networks import FitSettings  # noqa: E402
-from weft.learn.workflow.fine_tuning import fine_tune  # noqa: E402
-from weft.learn.workflow.portfolio import PortfolioSearch, search_portfolio  # noqa: E402
-from weft.learn.workflow.switch import SwitchSettings, SwitchValues, train_switch  # noqa: E402
-from weft.learn.workflow.tuned_list import TuningSettings, tune_weights  # noqa: E402
-from weft.learn.workflow.two_stage import DOCUMENT, TwoStageSettings, train_two_stage  # noqa: E402
+from weft.learn.cma import SeparableCma
+from weft.learn.dqn import QValues
+from weft.learn.replay_memory import SumTree
+from weft.learn.value_networks import FitSettings
+from weft.learn.workflow.fine_tuning import fine_tune, tuned_model
+from weft.learn.workflow.portfolio import PortfolioSearch, search_portfolio
+from weft.learn.workflow.switch import SwitchSettings, SwitchValues, train_switch
+from weft.learn.workflow.tuned_list import TuningSettings, tune_weights
+from weft.learn.workflow.two_stage import DOCUMENT, TwoStageSettings, train_two_stage
 
 
 def switch_arrays(seed=0, hidden=8):
@@ -503,6 +504,17 @@ def test_fine_tuning_takes_names_paths_and_objects(tmp_path):
     for policy in ("fifo", weft.load_policy("fifo"), "conditional-pi4"):
         with pytest.raises(weft.Unsupported, match="has no weights to tune; use 'tuned-list', 'p"):
             fine_tune(policy, cases)
+
+
+def test_a_tuned_policy_keeps_its_objective(tmp_path):
+    cases = [draw_instance("static", seed=s, tasks=8) for s in range(3)]
+    tuned = fine_tune("portfolio-makespan", cases, seconds=0.0)
+    path = save_model(tuned_model(tuned, "mine", {}), tmp_path / "mine")
+    assert weft.load_policy(path).options.objective == "makespan"
+    card = path.with_suffix(".json")
+    card.write_text(card.read_text().replace('"makespan"', '"tardiness"'))
+    with pytest.raises(UnknownName, match="unknown objective 'tardiness'"):
+        weft.load_policy(path)
 
 
 def test_a_portfolio_takes_the_set_that_helps():

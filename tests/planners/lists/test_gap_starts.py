@@ -52,7 +52,9 @@ def test_the_table_holds_the_first_and_the_longest_gap_of_each_interval() -> Non
 
 
 def test_a_crowded_cluster_gets_the_same_plan() -> None:
-    problem = Problem.from_arrays(**layered(20_000, 128, seed=5))  # type: ignore[arg-type]
+    problem = Problem.from_arrays(
+        **layered(20_000, 128, seed=5)  # type: ignore[arg-type]  # arrays by name
+    )
     a, order = problem.arrays, rank_order(problem, upward_rank(problem))
     expected, found = (
         insert_in_order(a, order, no_pins(problem)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,7 @@ from weft.errors import InvalidInput, UnknownName
 from weft.experiments.benchmarks.large import layered
 from weft.model import Problem
 from weft.model.check import check
-from weft.planners import plan
+from weft.planners import Plan, plan
 from weft.planners.lists.insertion import Rows
 from weft.planners.partitioned import planner as module
 from weft.planners.partitioned.planner import append, only_link
@@ -20,8 +22,8 @@ from weft.planners.partitioned.planner import append, only_link
 PLAIN = problems(min_tasks=1, max_tasks=14)
 
 
-def same(one: object, other: object) -> bool:
-    a, b = one.schedule.to_arrays(), other.schedule.to_arrays()  # type: ignore[attr-defined]
+def same(one: Plan, other: Plan) -> bool:
+    a, b = one.schedule.to_arrays(), other.schedule.to_arrays()
     return all(a[column].tobytes() == b[column].tobytes() for column in a)
 
 
@@ -34,7 +36,7 @@ def copies(count: int, speed: list[float]) -> Problem:
 
 
 def test_one_part_is_heft() -> None:
-    problem = Problem.from_arrays(**layered(400, 6))  # type: ignore[arg-type]
+    problem = Problem.from_arrays(**layered(400, 6))  # type: ignore[arg-type]  # arrays by name
     assert same(plan(problem, "partitioned", parts=1), plan(problem, "heft"))
 
 
@@ -66,7 +68,7 @@ def test_a_part_is_cut_where_no_edge_crosses() -> None:
 def test_equal_parts_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     planned = []
 
-    def counted(a, order, pin):  # type: ignore[no-untyped-def]
+    def counted(a, order, pin):  # type: ignore[no-untyped-def]  # as the function it replaces
         planned.append(len(order))
         return insert(a, order, pin)
 
@@ -82,7 +84,7 @@ def test_equal_parts_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_error_in_a_part_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(a, order, pin):  # type: ignore[no-untyped-def]
+    def failing(a, order, pin):  # type: ignore[no-untyped-def]  # as the function it replaces
         raise MemoryError(len(order))
 
     monkeypatch.setattr(module, "insert", failing)
@@ -91,7 +93,7 @@ def test_an_error_in_a_part_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_many_devices_with_links_alike() -> None:
-    problem = Problem.from_arrays(**layered(600, 130))  # type: ignore[arg-type]
+    problem = Problem.from_arrays(**layered(600, 130))  # type: ignore[arg-type]  # arrays by name
     assert only_link(problem.arrays).tolist() == [0.0, 0.5]
     few = copies(1, [1.0, 2.0])
     assert np.isnan(only_link(few.arrays)).all()
@@ -110,7 +112,7 @@ def test_valid_and_the_same_for_any_number_of_threads(problem: Problem, parts: i
 
 @settings(max_examples=100, deadline=None)
 @given(PLAIN, st.randoms(use_true_random=False))
-def test_append_equals_its_twin(problem: Problem, random) -> None:  # type: ignore[no-untyped-def]
+def test_append_equals_its_twin(problem: Problem, random: Random) -> None:
     order = problem.workflow.order
     able = [np.flatnonzero(np.isfinite(problem.per_work[r])).tolist() for r in problem.row]
     device = np.array([random.choice(devices) for devices in able], np.int64)
@@ -138,7 +140,7 @@ def test_options_are_checked() -> None:
         ({"tolerance": 0.7}, "tolerance is 0.7; it must be a number 0 or more, at most 0.5"),
     ):
         with pytest.raises(InvalidInput, match=message):
-            plan(problem, "partitioned", **options)  # type: ignore[arg-type]
+            plan(problem, "partitioned", **options)  # type: ignore[arg-type]  # options by name
     with pytest.raises(UnknownName, match="part"):
         plan(problem, "partitioned", part=2)
 

@@ -27,8 +27,8 @@ def test_critical_path_by_hand() -> None:
     problem = Problem.from_arrays([[2.0], [3.0], [1.0]], [[1, 2]], [4.0], bandwidth=1.0)
     tail, decoder, path = device_tails(problem), make_decoder(3, 1), make_path(3)
     order = np.array([0, 1, 2])
-    goal = Objective.of("makespan").goal(problem)
-    assert decode(problem.arrays, goal, order, np.full(3, ANY), tail, decoder) == 6.0
+    objective = Objective.of("makespan").compiled(problem)
+    assert decode(problem.arrays, objective, order, np.full(3, ANY), tail, decoder) == 6.0
     trace_path(problem.arrays, decoder, path)
     assert path.size[0] == 3
     assert path.task.tolist() == [2, 1, 0]
@@ -42,8 +42,10 @@ def test_critical_path_follows_data() -> None:
     """
     problem = Problem.from_arrays([[2.0, np.inf], [np.inf, 1.0]], [[0, 1]], [3.0], bandwidth=1.0)
     tail, decoder, path = device_tails(problem), make_decoder(2, 2), make_path(2)
-    goal = Objective.of("makespan").goal(problem)
-    assert decode(problem.arrays, goal, np.array([0, 1]), np.full(2, ANY), tail, decoder) == 6.0
+    objective = Objective.of("makespan").compiled(problem)
+    assert (
+        decode(problem.arrays, objective, np.array([0, 1]), np.full(2, ANY), tail, decoder) == 6.0
+    )
     trace_path(problem.arrays, decoder, path)
     assert path.task[: path.size[0]].tolist() == [1, 0]
     assert path.wait[: path.size[0]].tolist() == [0, -1]
@@ -63,7 +65,7 @@ def test_moves_keep_the_state_whole(problem: Problem, seed: int) -> None:
     assert chain.order[chain.place].tolist() == list(range(problem.n))
     assert (chain.place[problem.workflow.src] < chain.place[problem.workflow.dst]).all()
     fresh = make_decoder(problem.n, problem.p)
-    value = decode(problem.arrays, worker.goal, chain.order, chain.choice, worker.tail, fresh)
+    value = decode(problem.arrays, worker.objective, chain.order, chain.choice, worker.tail, fresh)
     assert value == chain.value[0]["current"]
     assert check(problem, team.schedule()) == []
     assert team.schedule().makespan == worker.best

@@ -58,8 +58,8 @@ def test_equals_the_plain_decoder(problem, draw):
         [draw.draw(st.sampled_from([ANY, *able_devices(problem, t)])) for t in range(problem.n)]
     )
     w = make_decoder(problem.n, problem.p)
-    goal = Objective.of("makespan").goal(problem)
-    value = decode(problem.arrays, goal, order, choice, np.zeros((problem.n, 1)), w)
+    compiled = Objective.of("makespan").compiled(problem)
+    value = decode(problem.arrays, compiled, order, choice, np.zeros((problem.n, 1)), w)
     device, start, finish = plain_decode(problem, order.tolist(), choice.tolist())
     assert value == max(finish)
     assert (w.device.tolist(), w.start.tolist(), w.finish.tolist()) == (device, start, finish)
@@ -71,11 +71,11 @@ def test_equals_the_plain_decoder(problem, draw):
 @settings(max_examples=40)
 def test_a_changed_order_decodes_as_if_from_the_beginning(objective, problem, seed):
     a, n = problem.arrays, problem.n
-    goal, tail = Objective.of(objective).goal(problem), device_tails(problem)
+    compiled, tail = Objective.of(objective).compiled(problem), device_tails(problem)
     w, fresh, c = make_decoder(n, problem.p), make_decoder(n, problem.p), make_chain(n, seed)
     order, choice = problem.workflow.order.copy(), np.full(n, ANY)
     place = np.argsort(order)
-    value = decode(a, goal, order, choice, tail, w)
+    value = decode(a, compiled, order, choice, tail, w)
     rng = np.random.default_rng(seed)
     for _ in range(30):
         t = int(rng.integers(n))
@@ -91,9 +91,9 @@ def test_a_changed_order_decodes_as_if_from_the_beginning(objective, problem, se
             shift(order, place, here, there)
         limit = value * rng.choice([0.9, 1.0, 1.2])
         found = decode_from(
-            a, goal, order, choice, tail, limit, w, min(here, there), max(here, there), value
+            a, compiled, order, choice, tail, limit, w, min(here, there), max(here, there), value
         )
-        expected = decode(a, goal, order, choice, tail, fresh)
+        expected = decode(a, compiled, order, choice, tail, fresh)
         if found < np.inf:
             assert found == expected
             value = found
@@ -101,7 +101,7 @@ def test_a_changed_order_decodes_as_if_from_the_beginning(objective, problem, se
             assert expected >= limit * (1 - 1e-12)  # tails add in another order than schedules
             choice[t] = old
             shift(order, place, there, here)
-            decode(a, goal, order, choice, tail, fresh)
+            decode(a, compiled, order, choice, tail, fresh)
         assert np.array_equal(w.start, fresh.start)
         assert np.array_equal(w.device, fresh.device)
 

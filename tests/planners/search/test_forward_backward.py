@@ -16,7 +16,7 @@ from weft.planners.search.forward_backward import WEIGHTS, pass_until_end, weigh
 
 
 def drawn(n: int = 400, p: int = 8) -> Problem:
-    return Problem.from_arrays(**layered(n, p))  # type: ignore[arg-type]
+    return Problem.from_arrays(**layered(n, p))  # type: ignore[arg-type]  # arrays by name
 
 
 def test_weight_one_is_heft_and_others_are_valid() -> None:
@@ -37,7 +37,8 @@ def test_the_search_on_large_graphs_tries_all_weights(monkeypatch: pytest.Monkey
     monkeypatch.setattr(forward_backward, "weighted_heft", recorded)
     heft = plan(problem, "heft").schedule
     clock = Clock(1.0)
-    clock.left = lambda: 0.001 if len(tried) == len(WEIGHTS) else 1.0  # type: ignore[method-assign]
+    left = {False: 1.0, True: 0.001}
+    monkeypatch.setattr(clock, "left", lambda: left[len(tried) == len(WEIGHTS)])
     made = pass_until_end(problem, heft, clock, 0.01)
     assert tuple(tried) == WEIGHTS
     assert check(problem, made) == []

@@ -47,7 +47,7 @@ def test_children_respect_edges_and_devices():
     )
     keep_elite(e.people, 0)
     for i in range(ELITE, 20):
-        breed(problem.arrays, e.goal, e.tail, e.people, e.decoder, 0, i)
+        breed(problem.arrays, e.objective, e.tail, e.people, e.decoder, 0, i)
     for generation in (0, 1):
         for order, device in zip(
             e.people.order[generation], e.people.device[generation], strict=True

@@ -74,7 +74,7 @@ def test_exact_finds_the_best_of_all_choices(seed):
         accuracy = mean_accuracy(chosen)
         if accuracy >= floor:
             best = min(best, shortest_packed(resolve(problem, chosen)))
-    plan = weft.plan(problem, "exact", seconds=20.0, threads=1, min_accuracy=floor)
+    plan = weft.plan(problem, "exact", seconds=600.0, threads=1, min_accuracy=floor)
     assert weft.check(problem, plan) == []
     assert plan.accuracy >= floor
     assert plan.makespan == pytest.approx(best, rel=1e-9)

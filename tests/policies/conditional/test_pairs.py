@@ -133,8 +133,8 @@ def test_a_larger_norm_makes_slow_jobs_count_more():
         PairSettings(norm=0.5)
 
 
-@pytest.mark.parametrize("goal", ["late", "tardiness"])
-def test_deadlines_can_be_the_goal(goal):
+@pytest.mark.parametrize("objective", ["late", "tardiness"])
+def test_deadlines_can_be_the_objective(objective):
     policy, plain = policy_of(first_parameters(), 0), random_conditional_stream(1, jobs=40)
     stream = dataclasses.replace(plain, deadline=50.0 * plain.tick)
     batch = StepBatch(stream, 1, EVENT)
@@ -142,15 +142,15 @@ def test_deadlines_can_be_the_goal(goal):
     policy.run(batch)
     times = batch.jct(0)
     late = times > stream.deadline
-    count = late.mean() if goal == "late" else (late * (times - stream.deadline)).mean()
-    tie = times.mean() / (stream.deadline if goal == "late" else 1.0)
+    count = late.mean() if objective == "late" else (late * (times - stream.deadline)).mean()
+    tie = times.mean() / (stream.deadline if objective == "late" else 1.0)
     assert late.any()
-    found = PairEvaluator([1], 40, goal=goal, stream=stream).score(policy)
+    found = PairEvaluator([1], 40, objective=objective, stream=stream).score(policy)
     assert found == pytest.approx(np.log(count + 1e-3 * tie))
     with pytest.raises(InvalidInput, match="needs a deadline"):
-        PairEvaluator([1], 40, goal=goal, stream=plain).score(policy)
-    with pytest.raises(InvalidInput, match="goal is 'soon'"):
-        PairSettings(goal="soon")
+        PairEvaluator([1], 40, objective=objective, stream=plain).score(policy)
+    with pytest.raises(InvalidInput, match="objective is 'soon'"):
+        PairSettings(objective="soon")
 
 
 @pytest.mark.parametrize("waiting", ["event", "block"])
@@ -261,18 +261,18 @@ def test_online_learning_runs_to_the_end_and_repeats():
     ppo = pytest.importorskip(
         "weft.learn.ppo", reason="training needs torch: pip install 'weft-scheduling[learn]'"
     )
-    from weft.experiments.conditional.online import ONLINE, play_online
+    from weft.experiments.conditional.online import ONLINE, simulate_online
 
     stream = load_stream("conditional-paper").with_jobs(150)
     policy = load_policy("conditional-pi3").learned
     settings = dataclasses.replace(ONLINE, rollout=64, minibatch=32, warm_up=64)
     assert isinstance(settings, ppo.PpoSettings)
-    times = play_online(policy, stream, stream.draw_ticks(1), settings=settings)
+    times = simulate_online(policy, stream, stream.draw_ticks(1), settings=settings)
     assert np.isfinite(times).all()
     np.testing.assert_array_equal(
-        times, play_online(policy, stream, stream.draw_ticks(1), settings=settings)
+        times, simulate_online(policy, stream, stream.draw_ticks(1), settings=settings)
     )
-    other = play_online(
+    other = simulate_online(
         policy,
         stream,
         stream.draw_ticks(1),

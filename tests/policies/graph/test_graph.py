@@ -166,12 +166,12 @@ def test_torch_rates_as_compiled_code_does(kind):
     module = GraphModule(kind, 1)
     cases = validation_instances(each=1)
     rng = np.random.default_rng(0)
-    played = [run_instance(case, module.network(), kind, rng, times=2) for case in cases]
-    forest = make_forest(cases, [board for _, board in played])
-    batch = make_batch(cases, [plays for plays, _ in played], forest)
+    pairs = [run_instance(case, module.network(), kind, rng, times=2) for case in cases]
+    forest = make_forest(cases, [board for _, board in pairs])
+    batch = make_batch(cases, [runs for runs, _ in pairs], forest)
     with torch.no_grad():
         found = module(forest, batch).numpy()
-    expected = np.concatenate([play.score for plays, _ in played for play in plays])
+    expected = np.concatenate([run.score for runs, _ in pairs for run in runs])
     assert len(expected) > 1000
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
 
@@ -252,10 +252,10 @@ def test_likelihood_of_an_order():
     # Ratings 1, 0, 2 drawn in the order third, first, second, of which two were placed:
     # log softmax(2 | 1, 0, 2) + log softmax(1 | 1, 0).
     case = draw_instance("static", seed=1, tasks=30)
-    plays, board = run_instance(
+    runs, board = run_instance(
         case, GraphModule("decima", 0).network(), "decima", np.random.default_rng(0), times=1
     )
-    batch = make_batch([case], [plays], make_forest([case], [board]))
+    batch = make_batch([case], [runs], make_forest([case], [board]))
     one = batch._replace(
         time=torch.zeros(1),
         placed=torch.tensor([2]),
@@ -269,11 +269,11 @@ def test_likelihood_of_an_order():
 
 def test_advantages_cancel_over_the_plays_of_a_case():
     case = draw_instance("stream", seed=2, tasks=10, jobs=3)
-    plays, _ = run_instance(
+    runs, _ = run_instance(
         case, GraphModule("decima", 0).network(), "decima", np.random.default_rng(0), times=4
     )
     first = [
-        advantage[0] for advantage in advantages(case, plays)
+        advantage[0] for advantage in advantages(case, runs)
     ]  # all begin at the same time with the same jobs ahead
     assert np.ptp(first) > 0
     assert sum(first) == pytest.approx(0.0, abs=1e-12)
@@ -316,7 +316,7 @@ def test_imitation_and_same_seed_same_network():
 
 def test_the_teacher_takes_the_job_with_the_least_work_left_first():
     case = _short_and_long(None, 0, 0, 0)[0]
-    plays, _ = run_instance(
+    runs, _ = run_instance(
         case,
         GraphModule("decima", 0).network(),
         "decima",
@@ -324,4 +324,4 @@ def test_the_teacher_takes_the_job_with_the_least_work_left_first():
         times=1,
         by=EXPERT,
     )
-    assert plays[0].job_finish.tolist() == [13.0, 1.0, 23.0, 2.0, 33.0, 3.0]
+    assert runs[0].job_finish.tolist() == [13.0, 1.0, 23.0, 2.0, 33.0, 3.0]

@@ -139,7 +139,7 @@ def test_shortest_remaining_work_goes_first():
     assert simulate(workload, "heft-arrival").job_finish.tolist() == [5.0, 6.0]
 
 
-def test_aims_differ_where_jobs_compete():
+def test_objectives_differ_where_jobs_compete():
     """Two devices; a chain of 2 + 2 s and two single tasks of 1 s.
 
     By completion the short ones go first, and end at 1 s; the chain ends at 5 s. By makespan the
@@ -150,9 +150,13 @@ def test_aims_differ_where_jobs_compete():
     workload = weft.Workload.of([chain, short, short])
     policy = ReplanningPolicy("x", {"work": 10.0, "rank": 0.1})
     assert simulate(workload, policy).job_finish.tolist() == [5.0, 1.0, 1.0]
-    assert simulate(workload, policy.aimed_at("makespan")).job_finish.tolist() == [4.0, 1.0, 2.0]
-    with pytest.raises(UnknownName, match="unknown aim 'makspan'; did you mean 'makespan'"):
-        policy.aimed_at("makspan")
+    assert simulate(workload, policy.with_objective("makespan")).job_finish.tolist() == [
+        4.0,
+        1.0,
+        2.0,
+    ]
+    with pytest.raises(UnknownName, match="unknown objective 'makspan'; did you mean 'makespan'"):
+        policy.with_objective("makspan")
 
 
 def test_observed_durations_are_used():

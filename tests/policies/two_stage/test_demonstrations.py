@@ -1,5 +1,6 @@
 """Demonstrations of search for the two-stage DQN: choices, copies, the large-margin loss."""
 
+# ruff: noqa: E402  # imports that need torch
 import numpy as np
 import pytest
 
@@ -23,9 +24,9 @@ from weft.sim.kernel.tables import make_sim
 
 torch = pytest.importorskip("torch")
 
-from weft.learn.dqn import DqnSettings, QValues  # noqa: E402
-from weft.learn.replay_memory import ReplayMemory, make_episode  # noqa: E402
-from weft.learn.workflow.two_stage import draw_families, family_settings  # noqa: E402
+from weft.learn.dqn import DqnSettings, QValues
+from weft.learn.replay_memory import ReplayMemory, make_episode
+from weft.learn.workflow.two_stage import draw_families, family_settings
 
 PLANS = PlanOptions(early_exit=False)
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from weft.cli.arguments import (
     add_flag,
-    add_goal,
     add_option,
+    add_stream_objective,
     add_subcommand,
     excludes,
     needs,
@@ -47,13 +47,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(serve, "--host", str, "IP", "address", default="127.0.0.1")
     add_option(serve, "--port", port, "N", "0: any free one", default=8788)
     add_flag(serve, "--stdin", "read lines of JSON, not HTTP")
-    text = "a policy, by name or file, to ask, but not to follow"
+    text = "a second policy, by name or file: its decisions are compared, not carried out"
     add_option(serve, "--shadow", str, "POLICY", text)
     text = "with --stdin: time limit of each line, in seconds"
     add_option(serve, "--timeout", number(above=0), "S", text)
     add_option(serve, "--measured", output, "FILE", "write the measured stream at the end")
     measure = _command(commands, "measure", "measure batch curves and branches", MEASURE)
-    measure.add_argument("payloads", type=Path, metavar="LINES", help="a payload of JSON per line")
+    measure.add_argument(
+        "payloads", type=Path, metavar="LINES", help="a file with one JSON payload per line"
+    )
     measure.add_argument(
         "-o", "--output", type=output, required=True, metavar="FILE", help="the measured stream"
     )
@@ -65,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flag(tune, "--network", "train networks too, not only the 27 weights of the score")
     text = "1: least mean completion time; 2 or more: slow requests count more (default: 1)"
     add_option(tune, "--norm", number(least=1), "P", text, default=1.0)
-    add_goal(tune)
+    add_stream_objective(tune)
     add_option(tune, "--seed", whole(0), "N", "seed", default=0)
     tune.add_argument(
         "-o", "--output", type=model, required=True, metavar="PATH", help="the trained policy"
@@ -165,5 +167,5 @@ def _tune(args: argparse.Namespace) -> None:
 
     stream = load_cascade(args.file, stream=args.log or args.stream).stream
     start = None if args.policy is None else load_policy(args.policy)
-    options = options_of(args, "json", "seconds", "seed", "network", "norm", "goal")
+    options = options_of(args, "json", "seconds", "seed", "network", "norm", "objective")
     fit_and_show(stream, args.output, start=start, **options)

@@ -10,7 +10,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.arguments import add_goal, add_option, add_stream, excludes, needs, options_of
+from weft.cli.arguments import (
+    add_option,
+    add_stream,
+    add_stream_objective,
+    excludes,
+    needs,
+    options_of,
+)
 from weft.cli.train.trainable import (
     Bar,
     Outcome,
@@ -38,7 +45,7 @@ def _samples_argument(parser: argparse.ArgumentParser, what: str) -> None:
 
 def _conditional_arguments(parser: argparse.ArgumentParser) -> None:
     add_stream(parser)
-    add_goal(parser)
+    add_stream_objective(parser)
     text = "processor time of the whole training, in seconds"
     add_option(parser, "--seconds", number(least=1), "S", text, default=240.0)
     text = "train by PPO alone: pi0 to pi4 of Debner et al., best, detailed, or own"
@@ -57,7 +64,7 @@ def _conditional_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _train_conditional(args: argparse.Namespace) -> None:
     needs(args, "--samples --idle --hidden --seeds", "--policy")
-    excludes(args, "--policy", "--seconds --goal")
+    excludes(args, "--policy", "--seconds --objective")
     if args.policy is None:
         _fit(args)
     else:
@@ -70,7 +77,7 @@ def _fit(args: argparse.Namespace) -> None:
 
     stream = load_stream(args.stream)
     start = None if args.start is None else load_policy(args.start)
-    options = options_of(args, "json", "seconds", "seed", "goal")
+    options = options_of(args, "json", "seconds", "seed", "objective")
     fit_and_show(stream, args.out / "own", start=start, **options)
 
 
@@ -162,15 +169,13 @@ def _train_ppo(args: argparse.Namespace) -> None:
     if args.json:
         emit({"policy": args.policy, "stream": stream.name, "file": str(path), "trainings": rows})
         return
+    print("score (low is good): mean log of seconds per job")
     for row in rows:
         print(
             f"  seed {row['seed']}: score {row['score']:.4f}, {row['samples']:,} samples "
             f"in {row['cpu_seconds']:.0f} s of processor time"
         )
-    print(
-        f"best: seed {best[1].seed}, score {best[1].score:.4f} "
-        f"(mean log of seconds per job)\nwrote {path}"
-    )
+    print(f"best: seed {best[1].seed}, score {best[1].score:.4f}\nwrote {path}")
 
 
 def _train_one(
@@ -291,7 +296,7 @@ def _train_rollouts(args: argparse.Namespace) -> None:
 
 
 def _pair_arguments(parser: argparse.ArgumentParser) -> None:
-    _samples_argument(parser, "jobs played")
+    _samples_argument(parser, "simulated jobs")
     add_common_arguments(parser)
 
 

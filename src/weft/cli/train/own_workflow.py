@@ -1,4 +1,4 @@
-"""`weft train workflow`: a replanning policy for your workflows, machines, aims."""
+"""`weft train workflow`: a replanning policy for your workflows and objectives."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="POLICY",
         help="the replanning policy to tune, by name or file (default: portfolio)",
     )
-    text = "weights of completion, makespan and energy (default: the aim of the policy)"
-    add_option(parser, "--reward", _reward, "AIM=W,...", text)
+    text = "weights of completion, makespan and energy (default: the objective of the policy)"
+    add_option(parser, "--reward", _reward, "OBJECTIVE=W,...", text)
     add_option(parser, "--jobs", whole(1), "N", "jobs per draw", default=5)
     text = "share of the cluster's capacity that jobs ask for"
     add_option(parser, "--load", number(above=0), "L", text, default=0.8)
@@ -105,14 +105,14 @@ def _rows(args: argparse.Namespace, tuned: Any, path: str) -> list[dict[str, Any
         traces = [simulate(case.workload, policy, scenario=case.scenario) for case in cases]
         values = [(t.jct, t.makespan, t.energy) for t in traces]
         means = np.mean(values, axis=0).tolist()
-        aims = ("completion", "makespan", "energy")
-        rows.append({"policy": label, **dict(zip(aims, means, strict=True))})
+        objectives = ("completion", "makespan", "energy")
+        rows.append({"policy": label, **dict(zip(objectives, means, strict=True))})
     return sorted(rows, key=lambda row: row["completion"])
 
 
 TRAINABLES = {
     "workflow": Trainable(
-        "tune a replanning policy on your own workflows, machines and aims",
+        "tune a replanning policy on your own workflows, machines and objectives",
         "weft train workflow montage.json --gpus 4xV100+2xT4 --noise 0.3 --out trained",
         _arguments,
         _train,

@@ -22,7 +22,7 @@ from weft.model import Problem, ProblemArrays
 from weft.model.check import check
 from weft.model.columns import FloatArray, IntArray
 from weft.planners import Plan, plan
-from weft.planners.objective import Goal, Objective
+from weft.planners.objective import CompiledObjective, Objective
 from weft.planners.planner import EXACT
 from weft.planners.search.decoder import Decoder, decode, make_decoder
 from weft.sim.kernel.jit import njit
@@ -239,7 +239,7 @@ def decodes_per_second(n: int = 50, p: int = 8, *, repeats: int = 20_000) -> flo
     order = np.argsort(-upward_rank(problem), kind="stable")
     inputs = (
         problem.arrays,
-        Objective.of("makespan").goal(problem),
+        Objective.of("makespan").compiled(problem),
         order,
         np.full(n, ANY),
         np.zeros((n, 1)),
@@ -254,7 +254,7 @@ def decodes_per_second(n: int = 50, p: int = 8, *, repeats: int = 20_000) -> flo
 @njit
 def _decode_often(
     a: ProblemArrays,
-    goal: Goal,
+    objective: CompiledObjective,
     order: IntArray,
     choice: IntArray,
     tail: FloatArray,
@@ -263,5 +263,5 @@ def _decode_often(
 ) -> float:
     total = 0.0
     for _ in range(repeats):
-        total += decode(a, goal, order, choice, tail, w)
+        total += decode(a, objective, order, choice, tail, w)
     return total

@@ -69,8 +69,8 @@ def reproduce(
     own = [c.name for c in who]
     units = points(plan, own)
     checkpoint = Checkpoint.of(folder, plan, own)
-    played = checkpoint.run(run_point, units, processes=plan.processes, track=track)
-    results = _describe(plan, who, units, quick=quick) | _statistics(as_arrays(played))
+    simulated = checkpoint.run(run_point, units, processes=plan.processes, track=track)
+    results = _describe(plan, who, units, quick=quick) | _statistics(as_arrays(simulated))
     results["transfer"] = transfer(plan, own, track=track)
     results["decision"] = decision_rows(own, rounds=plan.timing_rounds)
     results["environment"] = decisions_per_second(3.0)

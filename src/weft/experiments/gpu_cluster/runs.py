@@ -234,9 +234,9 @@ class Evaluator:
             return None
 
     def run_policy(self, decider: Policy, future: Scenario) -> RunFigures:
-        """Return the metrics of a policy; without arrivals it aims at the makespan."""
+        """Return the metrics of a policy; without arrivals it minimises the makespan."""
         if self.workload.jobs > 1 and not self.stream and isinstance(decider, ReplanningPolicy):
-            decider = decider.aimed_at("makespan")
+            decider = decider.with_objective("makespan")
         return self.measure(
             simulate(self.workload, decider, scenario=future), self.workload.first_instance
         )
@@ -386,8 +386,8 @@ def as_arrays(
 ) -> dict[tuple[str, float, float, str], dict[str, np.ndarray]]:
     """Return (seeds, metrics) per point and contender; NaN if unfinished."""
     rows: dict[tuple[str, float, float, str], dict[str, list[list[float]]]] = {}
-    for point, played in results:
-        for condition, by_name in played.items():
+    for point, simulated in results:
+        for condition, by_name in simulated.items():
             group = rows.setdefault((point.axis, point.x, point.ccr, condition), {})
             for name, row in by_name.items():
                 group.setdefault(name, []).append([np.nan] * len(FIGURES) if row is None else row)

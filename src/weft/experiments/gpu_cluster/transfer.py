@@ -131,10 +131,10 @@ def transfer(plan: ExperimentPlan, names: Sequence[str], *, track: Track = iter)
         for condition in BASELINES
         for ccr in TRANSFER_CCRS
     ]
-    played = in_processes(run_trial, trials, processes=plan.processes)
+    simulated = in_processes(run_trial, trials, processes=plan.processes)
     spans: dict[tuple[str, str, float], list[dict[str, float]]] = {}
     for trial in track(trials):
-        spans.setdefault((trial.structure, trial.condition, trial.ccr), []).append(next(played))
+        spans.setdefault((trial.structure, trial.condition, trial.ccr), []).append(next(simulated))
     tuned = _tune(plan, present) if TUNABLE in learned else {}
     rows = [_row(name, key, spans, tuned) for name in learned for key in spans]
     return {
@@ -170,7 +170,7 @@ def fit_and_try(fitting: Fitting) -> FittedMakespans:
     samples = [case(*world, TUNING_SEED + k) for k in range(fitting.draws) for world in worlds]
     given = policy(TUNABLE)
     assert isinstance(given, ReplanningPolicy)
-    better = fine_tune(given.aimed_at("makespan"), samples, fitting.seconds, 0)
+    better = fine_tune(given.with_objective("makespan"), samples, fitting.seconds, 0)
     cases = {
         world: [case(*world, FIRST_SEED + seed) for seed in range(fitting.seeds)]
         for world in worlds
@@ -192,8 +192,8 @@ def _tune(
         for structure in structures
         for amount in amounts
     ]
-    played = in_processes(fit_and_try, fittings, processes=plan.processes)
-    return {structure: (next(played), next(played)) for structure in structures}
+    simulated = in_processes(fit_and_try, fittings, processes=plan.processes)
+    return {structure: (next(simulated), next(simulated)) for structure in structures}
 
 
 def _row(

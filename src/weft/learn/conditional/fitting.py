@@ -91,15 +91,15 @@ def measure(
     stream: ConditionalStream,
     seeds: range,
     norm: float = 1.0,
-    goal: str = "completion",
+    objective: str = "completion",
 ) -> FloatArray:
-    """Return mean completion times in seconds, or `goal`; inf if a run cannot go on."""
+    """Return the objective for each seed; inf if a run cannot go on."""
     try:
         short = stream.with_jobs(min(JOBS, stream.jobs))
         (each,) = completions(policy, [short], seeds)
     except WeftError:
         return np.full(len(seeds), inf)
-    return np.array([cost_of(jobs, stream, norm, goal) for jobs in each])
+    return np.array([cost_of(jobs, stream, norm, objective) for jobs in each])
 
 
 def fit_stream(
@@ -111,7 +111,7 @@ def fit_stream(
     start: Policy | None = None,
     network: bool = True,
     norm: float = 1.0,
-    goal: str = "completion",
+    objective: str = "completion",
     progress: Progress[str] = silent,
 ) -> Fitted:
     """Train the best policy for a stream within a limit of processor time.
@@ -119,13 +119,13 @@ def fit_stream(
     `start` is a policy to begin from: a score over pairs is tuned further, a network is trained
     further by PPO, and any other policy that chooses in steps is imitated. Without `network`, only
     the linear score over pairs is tuned. `norm` above 1 makes the slowest jobs count more, and
-    `goal` says whether deadlines count instead, see `PairSettings`; both are for scores over pairs,
-    not PPO.
+    `objective` says whether deadlines count instead, see `PairSettings`; both are for scores over
+    pairs, not PPO.
     """
     shares = dict(SHARES) if network else {"linear": 0.8}
-    if goal != "completion":
+    if objective != "completion":
         shares.pop("ppo", None)
-    return _Fit(stream, name, seconds, seed, start, norm, goal, progress, shares).run()
+    return _Fit(stream, name, seconds, seed, start, norm, objective, progress, shares).run()
 
 
 @dataclass
@@ -136,7 +136,7 @@ class _Fit:
     seed: int
     start: Policy | None
     norm: float
-    goal: str
+    objective: str
     progress: Progress[str]
     shares: dict[str, float]
     begun: float = field(default_factory=time.process_time)
@@ -163,12 +163,12 @@ class _Fit:
 
     def _enter(self, origin: str, policy: Policy) -> None:
         seeds = range(HELD_BACK, HELD_BACK + DRAWS)
-        value = float(measure(policy, self.stream, seeds, self.norm, self.goal).mean())
+        value = float(measure(policy, self.stream, seeds, self.norm, self.objective).mean())
         self.held_back[origin] = value
         self.progress(f"{origin}: {self._shown(value)} on held-back draws")
 
     def _shown(self, value: float) -> str:
-        return f"{value:.2%} late" if self.goal == "late" else f"{value * 1000:.2f} ms"
+        return f"{value:.2%} late" if self.objective == "late" else f"{value * 1000:.2f} ms"
 
     def _measure_all(self) -> None:
         self.others = contenders(self.stream)
@@ -201,7 +201,7 @@ class _Fit:
         return linear.parameters
 
     def _tune(self, origin: str, settings: PairSettings, start: FloatArray | None) -> TunedPairs:
-        settings = replace(settings, seed=self.seed, norm=self.norm, goal=self.goal)
+        settings = replace(settings, seed=self.seed, norm=self.norm, objective=self.objective)
         found = tune_pairs(
             settings,
             start=start,

@@ -126,7 +126,7 @@ class TiedWeights:
 
 
 class IndexEvaluator:
-    """Plays rules on the same futures of several variants of a stream."""
+    """Simulates rules on the same futures of several variants of a stream."""
 
     def __init__(
         self,

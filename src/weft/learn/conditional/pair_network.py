@@ -51,8 +51,8 @@ class PairSettings(Settings, noun="pair network"):
     norm : the measure to minimise: 1 is the mean completion time, 2 the root mean square, and so
         on; the larger the norm, the more the slowest jobs count (Bansal and Pruhs 2003, "Server
         Scheduling in the Lp Norm")
-    goal : "completion", or for streams with a deadline "tardiness" (seconds after it) or "late"
-        (jobs after it); see `weft.sim.vector.batch.REWARDS`
+    objective : "completion", or for streams with a deadline "tardiness" (seconds after it) or
+        "late" (jobs after it); see `weft.sim.vector.batch.REWARDS`
     """
 
     generations: Count = 200
@@ -64,14 +64,16 @@ class PairSettings(Settings, noun="pair network"):
     every: Count = 10
     validation: Count = 60
     norm: Annotated[float, Bound(1)] = 1.0
-    goal: str = "completion"
+    objective: str = "completion"
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse values out of range, and an unknown goal."""
+        """Refuse values out of range, and an unknown objective."""
         super().__post_init__()
-        if self.goal not in REWARDS:
-            raise InvalidInput(f"goal is '{self.goal}'; it must be one of {', '.join(REWARDS)}")
+        if self.objective not in REWARDS:
+            raise InvalidInput(
+                f"objective is '{self.objective}'; it must be one of {', '.join(REWARDS)}"
+            )
 
     @property
     def jobs_per_generation(self) -> int:
@@ -164,16 +166,16 @@ def widened(linear: FloatArray, hidden: int, rng: np.random.Generator) -> FloatA
     return np.concatenate((first.reshape(-1), last))
 
 
-def cost_of(times: FloatArray, stream: ConditionalStream, norm: float, goal: str) -> float:
+def cost_of(times: FloatArray, stream: ConditionalStream, norm: float, objective: str) -> float:
     """Return the measure to minimise: a mean completion time, or missed deadlines."""
-    if goal == "completion":
+    if objective == "completion":
         return power_mean(times, norm)
     if stream.deadline == inf:
         raise InvalidInput(
-            f"goal '{goal}' needs a deadline, and stream '{stream.name}' has none; give it one, "
-            'such as deadline = "400 ms"'
+            f"objective '{objective}' needs a deadline, and stream '{stream.name}' has none; "
+            'give it one, such as deadline = "400 ms"'
         )
-    return missed(times, goal, stream.deadline)
+    return missed(times, objective, stream.deadline)
 
 
 class PairEvaluator:
@@ -185,17 +187,17 @@ class PairEvaluator:
         jobs: int,
         *,
         norm: float = 1.0,
-        goal: str = "completion",
+        objective: str = "completion",
         stream: ConditionalStream | None = None,
     ) -> None:
-        self.norm, self.goal = norm, goal
+        self.norm, self.objective = norm, objective
         own = None if stream is None else stream.with_jobs(jobs)
         streams = [(seed, own or random_conditional_stream(seed, jobs=jobs)) for seed in seeds]
         options = StepOptions(idle="event", window=WINDOW)
         self.batches = [(StepBatch(s, 1, options), *s.draw_ticks(seed)) for seed, s in streams]
 
     def score(self, policy: PairPolicy) -> float:
-        """Return the mean log of the job completion time in seconds, or of `goal`.
+        """Return the mean log of the job completion time in seconds, or of `objective`.
 
         The completion times of a draw count by their power mean of the norm.
         """
@@ -203,7 +205,7 @@ class PairEvaluator:
         for batch, arrival, outcome in self.batches:
             batch.place(0, arrival, outcome)
             policy.run(batch)
-            total += float(np.log(cost_of(batch.jct(0), batch.stream, self.norm, self.goal)))
+            total += float(np.log(cost_of(batch.jct(0), batch.stream, self.norm, self.objective)))
         return total / len(self.batches)
 
 
@@ -271,14 +273,14 @@ def tune_pairs(
     if s.hidden and len(mean) == len(PAIR_FEATURES) + 1:
         mean = widened(mean, s.hidden, rng)
     seeds = range(VALIDATION, VALIDATION + s.validation)
-    validation = PairEvaluator(seeds, 2 * s.jobs, norm=s.norm, goal=s.goal, stream=stream)
+    validation = PairEvaluator(seeds, 2 * s.jobs, norm=s.norm, objective=s.objective, stream=stream)
     best = TunedPairs(mean, validation.score(policy_of(mean, s.hidden)), [], s)
     progress({"generation": 0.0, "validation": best.score})
     cma = SeparableCma(mean, s.sigma, population=s.population, rng=rng, guarded=True)
     for generation in range(1, s.generations + 1):
         base = 1_000_000 + (s.seed * s.generations + generation) * s.streams
         seeds = range(base, base + s.streams)
-        training = PairEvaluator(seeds, s.jobs, norm=s.norm, goal=s.goal, stream=stream)
+        training = PairEvaluator(seeds, s.jobs, norm=s.norm, objective=s.objective, stream=stream)
         cma.improve(lambda c: training.score(policy_of(c, s.hidden)))  # noqa: B023  # at once
         late = time.process_time() >= end
         if generation % s.every == 0 or generation == s.generations or late:

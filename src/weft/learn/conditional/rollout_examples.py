@@ -95,8 +95,8 @@ class RolloutExamples(NamedTuple):
     size: IntArray  # (steps,) number of choices
 
 
-def playing_index(stream: ConditionalStream, batch: StepBatch) -> ConditionalRule:
-    """Return the index that continues: that of the stream, or the start of a tuning."""
+def rollout_index(stream: ConditionalStream, batch: StepBatch) -> ConditionalRule:
+    """Return the rule that ends each rollout: a tuned index, else an untuned one."""
     return index_for(stream.name) or ConditionalRule("index", first_weights(batch))
 
 
@@ -152,7 +152,7 @@ def _collect(
     least = max(settings.futures // 4, 2)
     rollout = RolloutTables(
         make_sampler(short, batch, room=ROOM, seed=seed),
-        playing_index(stream, batch).weights,
+        rollout_index(stream, batch).weights,
         make_proposer(policy.network, batch),
         make_proposer(policy.network if settings.base == "network" else None, batch),
         make_buffers(batch.units),

@@ -34,7 +34,7 @@ def power_mean(times: FloatArray, norm: float = 1.0) -> float:
     return float(times.mean()) if norm == 1.0 else float((times**norm).mean() ** (1.0 / norm))
 
 
-def missed(times: FloatArray, goal: str, deadline: float) -> float:
+def missed(times: FloatArray, objective: str, deadline: float) -> float:
     """Return the share of late jobs ("late"), or the mean seconds after the deadline.
 
     A thousandth of the mean completion time is added, so that equals differ.
@@ -45,7 +45,7 @@ def missed(times: FloatArray, goal: str, deadline: float) -> float:
     0.501
     """
     over = np.maximum(times - deadline, 0.0)
-    if goal == "late":
+    if objective == "late":
         return float((over > 0.0).mean() + TIE * times.mean() / deadline)
     return float(over.mean() + TIE * times.mean())
 

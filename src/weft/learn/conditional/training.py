@@ -127,7 +127,7 @@ class BatchEnv:
         if not self.relative:
             return
         for s in which.tolist():
-            draw = int(self.batch.playing[s])
+            draw = int(self.batch.current_draw[s])
             p = self.batch.stream.probabilities(np.zeros(1), draw)[self._choice][0, 0]
             self._weight[s] = np.interp(p, GRID, self._reference)
 

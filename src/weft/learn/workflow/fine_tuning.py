@@ -33,7 +33,7 @@ HELD_BACK = 3
 """Every third sample is held out for validation."""
 
 
-AIMS = ("completion", "makespan", "energy")
+OBJECTIVES = ("completion", "makespan", "energy")
 """What a policy may be tuned for: mean completion of jobs, makespan of all, joules."""
 
 
@@ -56,8 +56,8 @@ def fine_tune(
     policy : "tuned-list", "portfolio", "replan-switch", or the path or object of an own one
     cases : samples of the instances for which the policy is meant, at least three
     seconds : of processor time
-    reward : weights of `AIMS`; by default only the aim of the policy. One per cent of an aim of
-        weight 2 counts as much as two per cent of an aim of weight 1
+    reward : weights of `OBJECTIVES`; by default only the objective of the policy. One per cent
+        of an objective of weight 2 counts as much as two per cent of one of weight 1
     progress : receives the mean change of the logarithm so far, on samples held back
     """
     share = _shares(reward)
@@ -85,7 +85,9 @@ def fine_tune(
             trial.begin(cases[k].workload)
             sim = copy_sim(blank[k])
             ended = trial.live(sim) == ENDED
-            found.append(log_cost(sim, cases[k], share or given.options.aim) if ended else np.inf)
+            found.append(
+                log_cost(sim, cases[k], share or given.options.objective) if ended else np.inf
+            )
         return np.array(found)
 
     began = time.process_time()
@@ -107,8 +109,8 @@ def fine_tune(
 
 def _shares(reward: Mapping[str, float] | None) -> dict[str, float]:
     for name, weight in (reward or {}).items():
-        if name not in AIMS:
-            raise UnknownName(f"unknown reward '{name}'{closest(name, AIMS)}")
+        if name not in OBJECTIVES:
+            raise UnknownName(f"unknown objective '{name}' in reward{closest(name, OBJECTIVES)}")
         if not 0 <= weight < np.inf:
             raise InvalidInput(f"reward '{name}' has weight {weight}; it must not be negative")
     total = sum((reward or {}).values())
@@ -117,10 +119,10 @@ def _shares(reward: Mapping[str, float] | None) -> dict[str, float]:
     return {name: weight / total for name, weight in (reward or {}).items()}
 
 
-def log_cost(sim: Sim, case: Instance, aims: Mapping[str, float] | str) -> float:
-    """Return the weighted mean log of the aims of a simulation that ended."""
+def log_cost(sim: Sim, case: Instance, objectives: Mapping[str, float] | str) -> float:
+    """Return the weighted mean log of the objectives of a simulation that ended."""
     finish, arrival = sim.job["finish"][:-1], sim.job["arrival"][:-1]
-    shares = {aims: 1.0} if isinstance(aims, str) else aims
+    shares = {objectives: 1.0} if isinstance(objectives, str) else objectives
     span = float(finish.max() - arrival.min())
     values = {"completion": float((finish - arrival).mean()), "makespan": span}
     if "energy" in shares:
@@ -143,7 +145,12 @@ def _busy_seconds(sim: Sim) -> FloatArray:
 def tuned_model(policy: ReplanningPolicy, name: str, training: Mapping[str, Any]) -> Model:
     """Return a fine-tuned policy as a model to be written."""
     o, network = policy.options, policy.switch_network
-    own: dict[str, Any] = {"window": o.window, "contenders": o.contenders, "affinity": o.affinity}
+    own: dict[str, Any] = {
+        "window": o.window,
+        "contenders": o.contenders,
+        "affinity": o.affinity,
+        "objective": o.objective,
+    }
     if network is not None:
         own |= {"kind": SWITCH, "margin": policy.margin, "moves": list(o.moves)}
         own["arrays"] = {part: getattr(network, part) for part in ARRAYS}

@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.model import Problem, ProblemArrays
 from weft.model.columns import FloatArray, IntArray
-from weft.planners.objective import Goal, score
+from weft.planners.objective import CompiledObjective, score
 from weft.planners.packing.pools import Pools
 from weft.planners.packing.profile import Profile, clear_profile, earliest_fit, empty_profile, use
 from weft.planners.search.annealing import Chain, Path, keep, set_state
@@ -50,7 +50,7 @@ class PackingDecoder(NamedTuple):
 
     a: ProblemArrays
     pools: Pools
-    goal: Goal
+    objective: CompiledObjective
     tail: FloatArray  # (n, pools) or (n, 1): the shortest time from a finish to the end
 
     pool: IntArray  # (n,) the placement that is being made
@@ -64,14 +64,14 @@ class PackingDecoder(NamedTuple):
 
 
 def make_packing_decoder(
-    problem: Problem, pools: Pools, goal: Goal, tail: FloatArray
+    problem: Problem, pools: Pools, objective: CompiledObjective, tail: FloatArray
 ) -> PackingDecoder:
     """Make the decoder of a problem."""
     n = problem.n
     return PackingDecoder(
         problem.arrays,
         pools,
-        goal,
+        objective,
         tail,
         pool=np.zeros(n, np.int64),
         start=np.zeros(n),
@@ -92,9 +92,9 @@ def decode_packed(
 
     `weft.planners.search.decoder.decode_from` does the same for devices.
     """
-    a, pools, goal, tail, order, choice = w.a, w.pools, w.goal, w.tail, c.order, c.choice
+    a, pools, objective, tail, order, choice = w.a, w.pools, w.objective, w.tail, c.order, c.choice
     n, count, wide = len(order), len(pools.first), tail.shape[1] > 1
-    cut = (limit - goal.least) * goal.longest  # a longer makespan has a value above it
+    cut = (limit - objective.least) * objective.longest  # a longer makespan has a value above it
     makespan, same, ready = 0.0, True, w.ready
     clear_profile(w.profile)
     for j in range(first):
@@ -130,8 +130,8 @@ def decode_packed(
             return current
         use(w.profile, pools, pool, t, start, finish)
     value = makespan
-    if not goal.plain:
-        value = score(goal, makespan, pools.first[w.pool], w.start, w.finish)
+    if not objective.plain:
+        value = score(objective, makespan, pools.first[w.pool], w.start, w.finish)
     if value > limit:
         return np.inf
     for j in range(first, n):

@@ -22,7 +22,7 @@ import numpy as np
 
 from weft.model import ProblemArrays
 from weft.model.columns import FloatArray, IntArray
-from weft.planners.objective import Goal
+from weft.planners.objective import CompiledObjective
 from weft.planners.search.decoder import Decoder, decode, decode_from
 from weft.sim.kernel.gaps import NONE
 from weft.sim.kernel.jit import njit
@@ -89,7 +89,7 @@ def set_state(c: Chain, order: IntArray, choice: IntArray) -> None:
 @njit
 def begin(
     a: ProblemArrays,
-    goal: Goal,
+    objective: CompiledObjective,
     tail: FloatArray,
     c: Chain,
     w: Decoder,
@@ -98,7 +98,7 @@ def begin(
 ) -> float:
     """Start a chain at an order and choices; its best state stays if it is better."""
     set_state(c, order, choice)
-    c.value[0].current = decode(a, goal, c.order, c.choice, tail, w)
+    c.value[0].current = decode(a, objective, c.order, c.choice, tail, w)
     trace_path(a, w, c.path)
     if c.value[0].current < c.value[0].best:
         keep(c)
@@ -171,7 +171,7 @@ def undo_choices(c: Chain, size: int) -> None:
 @njit
 def anneal(
     a: ProblemArrays,
-    goal: Goal,
+    objective: CompiledObjective,
     tail: FloatArray,
     c: Chain,
     w: Decoder,
@@ -180,7 +180,7 @@ def anneal(
     target: float,
 ) -> None:
     """Try moves at a temperature; stop when the best value meets the target."""
-    anywhere = ANY_SHARE if goal.plain else OTHER_ANY_SHARE
+    anywhere = ANY_SHARE if objective.plain else OTHER_ANY_SHARE
     for _ in range(moves):
         now = c.value[0].current
         limit = now * (1.0 + 1e-12) - temperature * np.log(1.0 - uniform(c.random))
@@ -205,7 +205,7 @@ def anneal(
             first, last = choose(a, c, w, size, new)
         if last == NONE:
             continue
-        value = decode_from(a, goal, c.order, c.choice, tail, limit, w, first, last, now)
+        value = decode_from(a, objective, c.order, c.choice, tail, limit, w, first, last, now)
         if value == np.inf:
             if there != NONE:
                 shift(c.order, c.place, there, here)

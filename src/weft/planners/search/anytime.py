@@ -117,7 +117,7 @@ class Anytime:
 
     @property
     def supports(self) -> frozenset[str]:
-        """Names of `FEATURES`."""
+        """Words of `SUPPORTED`."""
         other = {"copies"} if self.duplicate else {"objectives"}
         return QUICK | {"seconds", "capacities"} | other
 

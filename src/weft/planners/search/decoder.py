@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.model import ProblemArrays
 from weft.model.columns import FloatArray, IntArray
-from weft.planners.objective import Goal, score
+from weft.planners.objective import CompiledObjective, score
 from weft.sim.kernel.gaps import NONE, gap_in_chain, link
 from weft.sim.kernel.jit import njit
 
@@ -51,19 +51,24 @@ def make_decoder(n: int, p: int) -> Decoder:
 
 @njit
 def decode(
-    a: ProblemArrays, goal: Goal, order: IntArray, choice: IntArray, tail: FloatArray, w: Decoder
+    a: ProblemArrays,
+    objective: CompiledObjective,
+    order: IntArray,
+    choice: IntArray,
+    tail: FloatArray,
+    w: Decoder,
 ) -> float:
     """Place all tasks and return the value of the schedule.
 
     `tail` is (n, p) or (n, 1): the shortest time from a task's finish to the end, 0 if unknown.
     """
-    return decode_from(a, goal, order, choice, tail, np.inf, w, 0, NONE, np.inf)
+    return decode_from(a, objective, order, choice, tail, np.inf, w, 0, NONE, np.inf)
 
 
 @njit
 def decode_from(
     a: ProblemArrays,
-    goal: Goal,
+    objective: CompiledObjective,
     order: IntArray,
     choice: IntArray,
     tail: FloatArray,
@@ -85,7 +90,7 @@ def decode_from(
     pred_ptr, pred, pred_data = a.pred_ptr, a.pred, a.pred_data
     on, begin, end, latest, before, ready = w.device, w.start, w.finish, w.latest, w.before, w.ready
     n, p, wide = len(order), per_work.shape[1], tail.shape[1] > 1
-    cut = (limit - goal.least) * goal.longest  # a longer makespan has a value above it
+    cut = (limit - objective.least) * objective.longest  # a longer makespan has a value above it
     makespan, same = _restore_before(order, first, on, begin, end, latest, before), True
     for j in range(first, n):
         t = order[j]
@@ -115,7 +120,7 @@ def decode_from(
         makespan = max(makespan, finish)
         if j == last and same:
             return current
-    value = makespan if goal.plain else score(goal, makespan, on, begin, end)
+    value = makespan if objective.plain else score(objective, makespan, on, begin, end)
     if value > limit:
         _restore(order, first, n, w)
         return np.inf

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.model import Problem, ProblemArrays, Schedule
 from weft.model.columns import FloatArray, IntArray
-from weft.planners.objective import Goal, Objective
+from weft.planners.objective import CompiledObjective, Objective
 from weft.planners.search.clock import Clock
 from weft.planners.search.decoder import Decoder, decode_from, make_decoder
 from weft.sim.kernel.gaps import NONE
@@ -34,9 +34,9 @@ def best_assignment(problem: Problem, objective: Objective, clock: Clock) -> Sch
         return None
     count = problem.p**problem.n
     w, kept = make_decoder(problem.n, problem.p), make_decoder(problem.n, problem.p)
-    goal, best, first = objective.goal(problem), np.inf, 0
+    compiled, best, first = objective.compiled(problem), np.inf, 0
     while first < count and clock.share() < SHARE:
-        best = try_assignments(problem.arrays, goal, first, STEP, best, w, kept)
+        best = try_assignments(problem.arrays, compiled, first, STEP, best, w, kept)
         first += STEP
     if best == np.inf:
         return None
@@ -45,7 +45,13 @@ def best_assignment(problem: Problem, objective: Objective, clock: Clock) -> Sch
 
 @njit
 def try_assignments(
-    a: ProblemArrays, goal: Goal, first: int, count: int, best: float, w: Decoder, kept: Decoder
+    a: ProblemArrays,
+    objective: CompiledObjective,
+    first: int,
+    count: int,
+    best: float,
+    w: Decoder,
+    kept: Decoder,
 ) -> float:
     """Decode assignments `first` to `first + count - 1`; keep the best in `kept`.
 
@@ -64,7 +70,7 @@ def try_assignments(
             continue
         _rank(a, device, rank)
         order = _by_rank(a.order, rank)
-        value = decode_from(a, goal, order, device, tail, best, w, 0, NONE, np.inf)
+        value = decode_from(a, objective, order, device, tail, best, w, 0, NONE, np.inf)
         if value < best:
             best = value
             kept.device[:] = w.device

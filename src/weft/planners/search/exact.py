@@ -312,5 +312,5 @@ class ConstraintModel:
         order = np.lexsort((problem.workflow.place, ticks)).astype(np.int64)
         w = make_decoder(problem.n, problem.p)
         tail: FloatArray = np.zeros((problem.n, 1))
-        decode(problem.arrays, Objective.of("makespan").goal(problem), order, device, tail, w)
+        decode(problem.arrays, Objective.of("makespan").compiled(problem), order, device, tail, w)
         return Schedule.of(device=w.device, start=w.start, finish=w.finish)

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from weft.arguments import whole
 from weft.model import Problem, ProblemArrays, Schedule
 from weft.model.columns import FloatArray, IntArray
-from weft.planners.objective import Goal, Objective, Prices
+from weft.planners.objective import CompiledObjective, Objective, Prices
 from weft.planners.planner import PLANNERS, QUICK, Solution, objective_of, refuse_choices
 from weft.planners.search.clock import Clock
 from weft.planners.search.decoder import Decoder, decode, make_decoder
@@ -130,7 +130,7 @@ class GeneticSearch:
     """One run of the genetic algorithm."""
 
     problem: Problem
-    goal: Goal
+    objective: CompiledObjective
     tail: FloatArray
     people: Population
     decoder: Decoder
@@ -161,7 +161,11 @@ class GeneticSearch:
             np.array([first], np.uint64),
         )
         made = cls(
-            problem, objective.goal(problem), np.zeros((n, 1)), people, make_decoder(n, problem.p)
+            problem,
+            objective.compiled(problem),
+            np.zeros((n, 1)),
+            people,
+            make_decoder(n, problem.p),
         )
         if seeded:
             heft = PLANNERS.create("heft").solve(problem).schedule
@@ -184,7 +188,7 @@ class GeneticSearch:
     def decode(self, generation: int, i: int) -> float:
         """Decode an individual and return its fitness."""
         order, device = self.people.order[generation, i], self.people.device[generation, i]
-        return decode(self.problem.arrays, self.goal, order, device, self.tail, self.decoder)
+        return decode(self.problem.arrays, self.objective, order, device, self.tail, self.decoder)
 
     def run(self, clock: Clock, generations: int, progress: Progress[SearchState]) -> None:
         """Breed generation after generation."""
@@ -194,7 +198,7 @@ class GeneticSearch:
             keep_elite(self.people, self.old)
             # One call per child, so that the time limit holds for large problems too.
             for i in range(ELITE, size):
-                breed(a, self.goal, self.tail, self.people, self.decoder, self.old, i)
+                breed(a, self.objective, self.tail, self.people, self.decoder, self.old, i)
                 if clock.left() <= 0:
                     return
             self.old = 1 - self.old
@@ -265,7 +269,13 @@ def _parent(g: Population, old: int) -> int:
 
 @njit
 def breed(
-    a: ProblemArrays, goal: Goal, tail: FloatArray, g: Population, w: Decoder, old: int, i: int
+    a: ProblemArrays,
+    objective: CompiledObjective,
+    tail: FloatArray,
+    g: Population,
+    w: Decoder,
+    old: int,
+    i: int,
 ) -> None:
     """Make individual i of the next generation: crossover, mutation, fitness."""
     n, p = len(a.work), a.per_work.shape[1]
@@ -291,4 +301,4 @@ def breed(
         t, d = below(g.random, n), below(g.random, p)
         if a.per_work[a.row[t], d] < np.inf:
             device[t] = d
-    g.value[1 - old, i] = decode(a, goal, order, device, tail, w)
+    g.value[1 - old, i] = decode(a, objective, order, device, tail, w)

@@ -72,7 +72,7 @@ class PackingWorker(Worker):
     def anneal(self, count: int, share: float, target: float) -> None:
         """Try moves at the temperature for a share of the run, then close gaps."""
         anneal_packed(self.packing, self.chain, count, self.temperature(share), target)
-        if self.goal.plain and count > self.problem.n:
+        if self.objective.plain and count > self.problem.n:
             self._close_gaps()
 
     def _close_gaps(self) -> None:
@@ -109,15 +109,18 @@ def packing_team(
         tail = np.ascontiguousarray(tail[:, pools.first])
     device, order = devices_and_order(problem, schedule)
     directions, unused = ForwardBackward.of(problem, pools), make_decoder(0, 0)
-    goal, value = objective.goal(problem), objective.value(problem, schedule)
+    compiled, value = objective.compiled(problem), objective.value(problem, schedule)
     workers = []
     for s in generator(seed, "packed").integers(1, 2**63, chains).tolist():
-        chain, packing = make_chain(problem.n, s), make_packing_decoder(problem, pools, goal, tail)
+        chain, packing = (
+            make_chain(problem.n, s),
+            make_packing_decoder(problem, pools, compiled, tail),
+        )
         worker = PackingWorker(
             problem,
             tail,
             chain,
-            goal,
+            compiled,
             unused,
             value,
             pool=pool,

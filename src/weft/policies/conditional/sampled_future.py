@@ -14,7 +14,7 @@ import numpy as np
 from weft.model.columns import FloatArray, IntArray
 from weft.model.conditional_stream import ConditionalStream, in_ticks
 from weft.rng import generator
-from weft.sim.kernel.features import capacities, has_network
+from weft.sim.kernel.extensions import capacities, has_network
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.records import record
 from weft.sim.kernel.tables import DONE, JOB_HERE, SKIPPED, RecordTable, Sim

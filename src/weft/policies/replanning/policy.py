@@ -48,7 +48,8 @@ class ReplanningPolicy:
     weights : see `weft.policies.replanning.weights`; without any, the policy is HEFT, planned again
         at every event. Of several sets, the policy follows the one whose plan predicts the earliest
         completion of the jobs present, see `weft.policies.replanning.portfolio`.
-    options : of the plans. With the aim "makespan" jobs have no keys, and tasks go by rank alone.
+    options : of the plans. With the objective "makespan" jobs have no keys, and tasks go by rank
+        alone.
 
     Examples
     --------
@@ -72,10 +73,10 @@ class ReplanningPolicy:
         self.shrinkage_network: QNetwork | None = None
         self.margin = 0.0
 
-    def aimed_at(self, aim: str) -> Self:
-        """Return the same policy with another aim."""
+    def with_objective(self, objective: str) -> Self:
+        """Return the same policy with another objective."""
         other = copy(self)
-        other.options = replace(self.options, aim=aim)
+        other.options = replace(self.options, objective=objective)
         return other
 
     def with_weight(self, name: str, value: float) -> Self:
@@ -123,7 +124,7 @@ class ReplanningPolicy:
     def portfolio(self, sim: Sim) -> Portfolio:
         """Allocate the plans of a simulation and rank its tasks."""
         sets = self.sets
-        if self.options.aim == "makespan":
+        if self.options.objective == "makespan":
             sets = tuple(without_job_keys(weights) for weights in sets)
         return make_portfolio(
             self._workload,

@@ -54,7 +54,7 @@ WINDOW = 160
 REFERENCE_DEVICES = 16
 """Devices for which a window is given. On fewer devices the window is larger in proportion:
 planning takes the same time, and tasks outside the window cost quality."""
-AIMS = ("completion", "makespan")
+OBJECTIVES = ("completion", "makespan")
 """Objectives of a plan: sum of the completion times of the jobs present, or the last of them."""
 MOVES = (4, 100_000)
 """Moves of the incumbent per event; and tasks timed in moves of a new incumbent (about 8 ms)."""
@@ -64,8 +64,8 @@ PORTFOLIO_STATE = record(
     "followed tried arrived contenders window makespan keep moves first_moves early_exit",
 )
 # margin: by how much keeping must beat planning again; moving: a feature, see `switch`; followed:
-# the plan in use; tried: the last contender; arrived: jobs so far; makespan: 1 if it is the aim;
-# keep: 1 if the incumbent is kept; moves, first_moves: see `MOVES`
+# the plan in use; tried: the last contender; arrived: jobs so far; makespan: 1 if it is the
+# objective; keep: 1 if the incumbent is kept; moves, first_moves: see `MOVES`
 PREDICTION = record("completion makespan", "whole")
 # seconds in the system, summed over the jobs present; seconds until all are done; 1 if all tasks
 # are in the window
@@ -79,7 +79,7 @@ class PlanOptions:
     ----------
     window : most tasks planned on 16 devices; on fewer devices, more in proportion
     contenders : other weight sets that are tried per event
-    aim : "completion" of jobs, on average, or the "makespan" of all
+    objective : "completion" of jobs, on average, or the "makespan" of all
     affinity : whether to add plans, by the first weight set, in which every job stays on one node
         or on one device
     moves : moves of the incumbent per event, and tasks timed in moves of a new one; (0, 0): no plan
@@ -91,16 +91,18 @@ class PlanOptions:
 
     window: int = UNLIMITED
     contenders: int = 1
-    aim: str = "completion"
+    objective: str = "completion"
     affinity: bool = False
     moves: tuple[int, int] = (0, 0)
     early_exit: bool = True
     prior: tuple[float, float] = (PRIOR, PRIOR)
 
     def __post_init__(self) -> None:
-        """Refuse an unknown aim and a negative number of contenders."""
-        if self.aim not in AIMS:
-            raise UnknownName(f"unknown aim '{self.aim}'{closest(self.aim, AIMS)}")
+        """Refuse an unknown objective and a negative number of contenders."""
+        if self.objective not in OBJECTIVES:
+            raise UnknownName(
+                f"unknown objective '{self.objective}'{closest(self.objective, OBJECTIVES)}"
+            )
         if self.contenders < 0:
             raise InvalidInput(f"contenders is {self.contenders}; it must be 0 or more")
 
@@ -144,7 +146,7 @@ def make_portfolio(
     stack = PlanState._make(np.stack(arrays) for arrays in zip(*plans, strict=True))
     state = np.zeros(1, PORTFOLIO_STATE)
     state["contenders"], state["window"] = options.contenders, window
-    state["makespan"], state["early_exit"] = AIMS.index(options.aim), options.early_exit
+    state["makespan"], state["early_exit"] = OBJECTIVES.index(options.objective), options.early_exit
     state["moves"], state["first_moves"] = options.moves
     mean = np.ascontiguousarray(plans[0].task["mean"])
     state["margin"], state["moving"] = margin, transfer_feature(workload, mean)
@@ -329,7 +331,7 @@ def _predict(sim: Sim, portfolio: Portfolio, m: int) -> float:
 
 @njit_noalloc
 def _evaluate(sim: Sim, portfolio: Portfolio, m: int, whole: bool) -> float:
-    """Predict completion and makespan of the jobs present; return the aim."""
+    """Predict completion and makespan of the jobs present; return the objective."""
     plan, now, total, last = plan_at(portfolio.stack, m), sim.world[0].now, 0.0, 0.0
     for j in range(len(sim.job) - 1):
         if sim.job[j].state == JOB_HERE:

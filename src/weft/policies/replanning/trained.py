@@ -19,7 +19,7 @@ from weft.policies.two_stage.choose import stage_networks
 from weft.policies.two_stage.dqn import TwoStageDqn
 
 REPLANNING, SWITCH, TWO_STAGE = "replanning", "replan-switch", "two-stage-dqn"
-KEYS = ("weights", "window", "contenders", "affinity")
+KEYS = ("weights", "window", "contenders", "affinity", "objective")
 
 
 def replanning_model(
@@ -68,6 +68,7 @@ def _options(settings: Record) -> PlanOptions:
         window=settings.raw("window"),
         contenders=settings.raw("contenders"),
         affinity=_flag(settings, "affinity"),
+        objective=str(settings.raw("objective")) if "objective" in settings else "completion",
     )
 
 
@@ -147,9 +148,9 @@ def portfolio_makespan() -> ReplanningPolicy:
     """As `portfolio`, for the makespan of all jobs instead of the completion of each."""
     policy = bundled_policy("portfolio")
     assert isinstance(policy, ReplanningPolicy)
-    aimed = policy.aimed_at("makespan")
-    aimed.name = "portfolio-makespan"
-    return aimed
+    policy_for_makespan = policy.with_objective("makespan")
+    policy_for_makespan.name = "portfolio-makespan"
+    return policy_for_makespan
 
 
 for _name, _family, _summary in (

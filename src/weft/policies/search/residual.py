@@ -44,7 +44,7 @@ class Residual(NamedTuple):
     arrival: FloatArray  # (K, tasks, p) of data from finished and committed parents
     free: FloatArray  # (K, p)
     tail: FloatArray  # (K, tasks) least seconds from the finish of a task to the end of its job
-    job: IntArray  # (tasks,) whose end counts; 0 for all if the makespan is the aim
+    job: IntArray  # (tasks,) whose end counts; 0 for all if the makespan is the objective
     job_number: IntArray  # (jobs,)
     random: np.ndarray  # (1,) uint64
     price: FloatArray  # (p,) value of a second of each device, in seconds of a job
