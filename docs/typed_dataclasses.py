@@ -1,6 +1,6 @@
 """An extension of griffe: classes of `weft.typed.typed_dataclass` show their parameters.
 
-Griffe reads the source and knows only the decorator of the standard library by name.
+Griffe reads the source and recognises only the decorator of the standard library, by name.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from setuptools import build_meta
-from setuptools.build_meta import *  # noqa: F403 (the other hooks of PEP 517 and PEP 660)
+from setuptools.build_meta import *  # noqa: F403  # the other hooks of PEP 517 and 660
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 

@@ -1,4 +1,4 @@
-"""One seed, named streams: adding a stream never changes the numbers of another."""
+"""Named generators of one seed: adding one never changes the numbers of another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft.arguments import valid_seed
 
 
 def generator(seed: int, *names: str | int) -> np.random.Generator:
-    """Return the generator of a named stream of a seed.
+    """Return the random generator of a seed and names.
 
     Examples
     --------

@@ -31,9 +31,9 @@ REFUSED = [
     ("simulate FLOW --gpus 2xT4 --jobs 99999999", "raise the limit with WEFT_MAX_TASKS"),
     ("evaluate fifo --jobs 9999999999 --seeds 1", "raise the limit with WEFT_MAX_TASKS"),
     ("simulate --workload flow.json", "holds a workflow, not a workload; give workflow files"),
-    ("plan stream.toml", "holds a stream of jobs; play it with weft evaluate --stream"),
-    ("simulate --workload stream.toml", "holds a stream of jobs; play it with weft evaluate"),
-    ("plan FLOW --cluster stream.toml", "holds a stream of jobs; play it with weft evaluate"),
+    ("plan stream.toml", "holds a stream of jobs; simulate it with weft evaluate --stream"),
+    ("simulate --workload stream.toml", "holds a stream of jobs; simulate it with weft evaluate"),
+    ("plan FLOW --cluster stream.toml", "holds a stream of jobs; simulate it with weft evaluate"),
     ("evaluate fifo --stream FLOW", "flow.json: holds JSON, not a stream; a stream is a TOML"),
     ("plan plan.json", "holds a schedule, not a workflow; read it with weft explain or weft view"),
     ("generate montage --images x", "not a whole number; see: weft generate montage --help"),
@@ -61,7 +61,7 @@ REFUSED = [
     ("history --device gpu", "--device counts only with --trace"),
     ("bench --graphs x", "--graphs counts only with --quality"),
     ("train conditional --samples 10", "--samples counts only with --policy"),
-    ("train conditional --policy pi4 --goal late", "--goal does not count with --policy"),
+    ("train conditional --policy pi4 --objective late", "--objective does not count with --policy"),
 ]
 
 

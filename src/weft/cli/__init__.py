@@ -5,9 +5,19 @@ A verb is a module with SUMMARY, EXAMPLE, `add_arguments` and `run`; heavy impor
 - `main`: finds the verb, runs it and turns failures into one line and an exit code
 - `arguments`: arguments that verbs share; `values`: readers of their values
 - `output`: JSON, text and progress; failures of the user's scripts
-- `answers`: the verbs `explain`, `view`, `whatif` and `size`; `engines`: `compile` and `export`
-- `contests`: the verbs `attack` and `arena`; `services`: `serve` and `cascade`
-- `train`: one trainer per kind of policy; every other module is the verb of its name
+
+Verbs, each in the module of its name:
+
+- `plan`, `compare`, `simulate`, `evaluate`: planners and policies on problems and streams
+- `generate`: problems and workflows; `export`: a plan as jobs of a batch system
+- `run`: functions on real machines; `history`: what earlier runs measured
+- `train`: one subcommand per kind of policy
+- `list`: names to choose from; `bench`: speed, or quality of plans, on this machine
+- `reproduce`: the experiments of the source documents
+- `answers`: the verbs `explain`, `view`, `whatif` and `size`
+- `services`: the verbs `serve` and `cascade`
+- `machine`: the verbs `profile` and `compile`
+- `contests`: the verbs `attack` and `arena`
 """
 
 __all__ = [
@@ -16,15 +26,15 @@ __all__ = [
     "bench",
     "compare",
     "contests",
-    "engines",
     "evaluate",
+    "export",
     "generate",
     "history",
     "list",
+    "machine",
     "main",
     "output",
     "plan",
-    "profile",
     "reproduce",
     "run",
     "services",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     """Mean, p95, p99 and share in time, each with one number per draw."""
 
 SUMMARY = "job completion times of policies and rules for streams of conditional jobs"
-EXAMPLE = """  weft evaluate conditional-pi4 fifo mru depth-first
+EXAMPLE = """  weft evaluate conditional-pi4 unit-fifo unit-mru unit-depth-first
   weft evaluate trained/pi4 conditional-best --probabilities 0.8,0.9,1 --seeds 10
   weft evaluate fifo --stream mine.toml --jobs 2000 --json
   weft evaluate edf conditional-any --stream two_streams.toml"""
@@ -30,28 +30,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_names(parser, "policy", text, many="+")
     add_stream(parser)
     text = (
-        "probabilities of the first branch of the choice with estimate = true (default: 0, 0.1, "
-        "..., 1 if there is one, else as the stream has them)"
+        "evaluate once per value: probability of the first branch of the choice that has estimate "
+        "= true in the stream file (default: 0, 0.1, ..., 1; without such a choice, as the stream "
+        "has them)"
     )
     which = parser.add_mutually_exclusive_group()
     add_option(which, "--probabilities", several(number(least=0, most=1)), "P,P", text)
     add_flag(which, "--own", "leave the probabilities as the stream has them")
-    add_option(parser, "--seeds", whole(1), "N", "draws, by the seeds 1 to N", default=10)
+    add_option(
+        parser, "--seeds", whole(1), "N", "draws of the stream, with seeds 1 to N", default=10
+    )
     add_option(parser, "--jobs", whole(1), "N", "jobs in each draw (default: as the stream says)")
     parser.add_argument(
         "--idle",
         choices=("event", "block", "published"),
-        help="default: as the policy was trained; event for rules; published: the authors' "
-        "environment exactly, with its expiry, order of queues and single events",
+        help="how long an idle unit waits before the policy decides again: event: until the next "
+        "event; block: 10 ms; published: as in the authors' program, with its habits (see "
+        "--without); default: as the policy was trained, event for rules",
     )
     text = (
-        "with --idle published: habits left out: single-event, expiry, heap-order (default: none)"
+        "with --idle published: habits of the authors' program to leave out: single-event, expiry, "
+        "heap-order (default: none)"
     )
     add_option(parser, "--without", names, "HABIT,HABIT", text, default=[])
 
 
 def run(args: argparse.Namespace) -> None:
-    """Play, and print."""
+    """Simulate the policies on the draws; print their figures."""
     from dataclasses import replace
 
     import numpy as np

@@ -20,10 +20,11 @@ from weft.registry import closest
 VERBS = {
     **dict.fromkeys(("plan", "compare", "simulate", "generate", "train", "evaluate", "run"), ""),
     **dict.fromkeys(("serve", "cascade"), "services."),
-    "export": "engines.",
+    "export": "",
     **dict.fromkeys(("explain", "view", "whatif", "size"), "answers."),
-    **dict.fromkeys(("profile", "history", "list", "bench"), ""),
-    "compile": "engines.",
+    "profile": "machine.",
+    **dict.fromkeys(("history", "list", "bench"), ""),
+    "compile": "machine.",
     **dict.fromkeys(("attack", "arena"), "contests."),
     "reproduce": "",
 }

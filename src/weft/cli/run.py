@@ -44,21 +44,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--devices", str, "N|FILE", text)
     text = "a running cluster: folder of a HyperQueue server, address of Ray"
     add_option(parser, "--address", str, "WHERE", text)
-    text = "a planner or policy, by name (see: weft list) or file (default: heft; eft with choices)"
+    text = (
+        "a planner or policy, by name (see: weft list) or file (default: heft, or eft if the "
+        "workflow has choices)"
+    )
     add_option(parser, "--policy", str, "POLICY", text)
-    text = "a policy, by name or file, that is asked beside it, without acting"
+    text = "a second policy, by name or file: its decisions are compared, not carried out"
     add_option(parser, "--shadow", str, "POLICY", text)
     add_flag(parser, "--fixed", "keep the first plan and the first estimates, whatever happens")
     trouble = parser.add_argument_group("when something goes wrong")
     add_option(trouble, "--retries", whole(0), "N", "retries of a task that failed", default=0)
     add_option(trouble, "--timeout", number(above=0), "S", "time limit of a task in seconds")
-    add_flag(trouble, "--keep-going", "go on with tasks that do not depend on a failed one")
+    add_flag(
+        trouble,
+        "--keep-going",
+        "after a failure, run all tasks that do not depend on the failed one",
+    )
     memory = parser.add_argument_group("memory")
     text = "file of earlier measurements (default: that of the script's project)"
     which = memory.add_mutually_exclusive_group()
     add_option(which, "--history", Path, "FILE", text)
-    add_flag(which, "--no-history", "neither read nor write it")
-    text = "keep a journal and results, and continue the run of this name"
+    add_flag(which, "--no-history", "neither read nor write measurements")
+    text = "store a journal and results under this name; a run of the name that ended early resumes"
     add_option(memory, "--run-id", str, "NAME", text)
     add_seed(parser)
     shown = parser.add_argument_group("watching")
@@ -86,8 +93,8 @@ def run(args: argparse.Namespace) -> None:
 
     if args.run_id is not None:
         check_run_id(args.run_id)
-    if args.json:  # otherwise the run itself says so
-        print(resume_promise(args.run_id, keep=True), file=sys.stderr)
+    if args.json and args.run_id is None:  # otherwise the run itself says so
+        print(resume_promise(None, keep=True), file=sys.stderr)
     try:
         with stdout_aside() if args.json else nullcontext(), notice("starting devices"):
             trace = _run_live(args) if args.live else _run(args, None)

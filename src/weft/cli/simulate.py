@@ -45,13 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     jobs.add_argument(
         "--arrivals",
         choices=PROCESSES,
-        help=f"one of: {', '.join(PROCESSES)} (default: poisson, for one job batch)",
+        help=f"one of: {', '.join(PROCESSES)} (default: poisson; for one job: batch)",
     )
     rate = jobs.add_mutually_exclusive_group()
-    text = "share of the cluster's capacity that jobs ask for (default: 0.7)"
+    text = "work that arrives per second, as a share of the cluster's capacity (default: 0.7)"
     add_option(rate, "--load", number(above=0), "L", text)
     add_option(rate, "--rate", number(above=0), "R", "jobs per second")
-    text = "give deadlines: X times the shortest possible time of the job"
+    text = "give each job a deadline: X times its shortest possible time after it arrives"
     add_option(jobs, "--slack", number(above=0), "X", text)
     add_uncertainty(parser)
     share = number(least=0, most=1)

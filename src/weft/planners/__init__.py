@@ -23,9 +23,9 @@ from weft.planners.lists import dynamic as _dynamic  # noqa: F401  # registers
 from weft.planners.lists import placements as _placements  # noqa: F401  # registers
 from weft.planners.lists import portfolio as _portfolio  # noqa: F401  # registers
 from weft.planners.partitioned import planner as _partitioned  # noqa: F401  # registers
-from weft.planners.planner import FEATURES, PLANNERS, Plan, Planner, Solution, plan, refuse_choices
+from weft.planners.planner import PLANNERS, SUPPORTED, Plan, Planner, Solution, plan, refuse_choices
 from weft.planners.search import anytime as _anytime  # noqa: F401  # registers
 from weft.planners.search import exact as _exact  # noqa: F401  # registers
 from weft.planners.search import genetic as _genetic  # noqa: F401  # registers
 
-__all__ = ["FEATURES", "PLANNERS", "Plan", "Planner", "Solution", "plan", "refuse_choices"]
+__all__ = ["PLANNERS", "SUPPORTED", "Plan", "Planner", "Solution", "plan", "refuse_choices"]

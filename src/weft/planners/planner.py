@@ -33,7 +33,7 @@ EXACT = 1e-9
 """Relative difference below which two makespans, or one and its bound, count as equal."""
 
 
-FEATURES = {
+SUPPORTED = {
     "limits": "tasks that only some devices can run (memory, cores, kind)",
     "links": "bandwidth and latency per pair of devices",
     "choices": "conditional branches",
@@ -44,10 +44,10 @@ FEATURES = {
     "proof": "may prove its plan optimal",
     "objectives": "energy, cost, waiting, completion and deadlines of jobs, not only the makespan",
 }
-"""Features that a planner may support, and their meaning."""
+"""What a planner may support, as words of `Planner.supports`, and their meaning."""
 
 QUICK = frozenset({"limits", "links"})
-"""Features that every planner of weft supports."""
+"""What every planner of weft supports."""
 
 PLAN_OPTIONS = ("seconds", "seed", "min_accuracy", "budget", "cluster", "history", "durations")
 """Options of `weft.plan` for any planner."""
@@ -79,11 +79,11 @@ class Planner(Protocol):
 
     @property
     def supports(self) -> frozenset[str]:
-        """Names of `FEATURES`."""
+        """Words of `SUPPORTED`."""
         ...
 
     def solve(self, problem: Problem, *, seconds: float | None = None, seed: int = 0) -> Solution:
-        """Plan the problem; raise `Unsupported` for a feature it does not handle."""
+        """Plan the problem; raise `Unsupported` for what it does not handle."""
         ...
 
 

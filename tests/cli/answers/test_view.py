@@ -11,7 +11,6 @@ import pytest
 import weft
 from weft.cli.main import main
 from weft.cli.output import WIDTH, notice
-from weft.planners.planner import timed_plan
 from weft.report.gantt.html import gantt_html
 
 
@@ -121,23 +120,6 @@ def test_libraries_find_the_output_closed_when_the_verb_has_ended(monkeypatch):
     assert main(["list"]) == 0
     assert seen[0].closed
     assert not sys.stdout.closed
-
-
-def test_planning_time_has_no_compilation(monkeypatch):
-    problem = weft.Problem.from_arrays([[2.0, 1.0], [3.0, 9.0]], [[0, 1]], [10.0], bandwidth=5.0)
-    calls = []
-
-    class Slow:
-        name, supports = "slow", frozenset({"links"})
-
-        def solve(self, problem, *, seconds=None, seed=0):
-            calls.append(problem)
-            return weft.planners.planner.PLANNERS.create("heft").solve(problem)
-
-    assert timed_plan(problem, Slow()).makespan == weft.plan(problem, "heft").makespan
-    assert calls == [problem, problem]
-    made = timed_plan(problem, "anytime", seconds=0.05)
-    assert made.seconds < 60
 
 
 def test_a_search_records_its_improvements():

@@ -168,7 +168,7 @@ def test_a_policy_for_own_workflows(tmp_path, capsys):
     assert all(row["energy"] > 0 and row["completion"] <= row["makespan"] for row in rows)
     assert main(["simulate", *machines, "--policy", str(out / "workflow")]) == DONE
     assert main([*line, "--reward", "speed=1"]) == BAD_INPUT
-    assert "unknown reward 'speed'" in capsys.readouterr().err.strip().splitlines()[-1]
+    assert "unknown objective 'speed' in reward" in capsys.readouterr().err.strip().splitlines()[-1]
 
 
 def test_habits_of_the_published_environment_by_name(capsys):

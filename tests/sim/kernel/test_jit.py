@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from weft.policies.replanning.portfolio import run_by_portfolio
-from weft.sim.kernel import jit
-from weft.sim.kernel.jit import kernel, stored
+from weft.sim.kernel.jit import decorators, kernel, njit, stored
 from weft.sim.kernel.jit.clock import PausedClock
 
 
@@ -26,19 +25,19 @@ def package(tmp_path, monkeypatch):
         "other": "from weft import top\n",
     }.items():
         (tmp_path / "weft" / f"{name}.py").write_text(text)
-    monkeypatch.setattr(jit, "_ROOT", tmp_path)
+    monkeypatch.setattr(decorators, "_ROOT", tmp_path)
     yield _fresh
     _forget()
 
 
 def _forget():
-    jit.stamp.cache_clear()
-    jit._read.cache_clear()
+    decorators.stamp.cache_clear()
+    decorators._read.cache_clear()
 
 
 def _fresh(name):
     _forget()
-    return jit.stamp(f"weft.{name}")
+    return decorators.stamp(f"weft.{name}")
 
 
 def test_a_change_below_is_seen_above_and_nowhere_else(package, tmp_path):
@@ -57,7 +56,7 @@ def test_a_constant_two_files_away_counts(package, tmp_path):
 
 
 def test_kernels_carry_the_stamp_of_their_module():
-    assert run_by_portfolio._cache._cache_file._source_stamp == jit.stamp(
+    assert run_by_portfolio._cache._cache_file._source_stamp == decorators.stamp(
         "weft.policies.replanning.portfolio"
     )
 
@@ -74,7 +73,7 @@ def test_a_cache_that_names_a_lost_class_counts_as_empty(tmp_path, monkeypatch):
 
 def test_compiling_tells_how_far_it_is(capsys):
     times = iter([0.0, 1.0, 5.5, 5.5, 6.0])
-    notice = jit.Notice(lambda: next(times))
+    notice = decorators.Notice(lambda: next(times))
     notice.on_start(None)
     notice.on_end(None)
     notice.on_start(None)
@@ -85,7 +84,7 @@ def test_compiling_tells_how_far_it_is(capsys):
     assert second == "weft: compiled 2 functions"
 
 
-@jit.njit
+@njit
 def tripled(x):
     return 3.0 * x
 
@@ -111,19 +110,19 @@ def test_a_clock_stands_still_until_the_last_pause_ends():
     assert clock() == 1.0  # the pause ended at 1 s, now it is 2 s
 
 
-@jit.njit
+@njit
 def halved(x):
     return x / 2.0
 
 
-@jit.njit
+@njit
 def quartered(x):
     if x < 0.0:
         raise ValueError("below zero")
     return halved(halved(x))
 
 
-@jit.njit
+@njit
 def summed(numbers):
     total = 0.0
     for k in range(len(numbers)):

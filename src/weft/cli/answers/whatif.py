@@ -26,12 +26,12 @@ EXAMPLE = """\
   weft whatif montage.json --gpus 4xV100+2xT4 --tornado --picture tornado.svg"""
 
 CHANGES = {
-    "add": ("2xA100", "more devices of a kind; with a price per hour: 2xA100@3.5"),
-    "remove": ("NAME", "a device by name, or some of a kind: 2xT4"),
-    "bandwidth": ("x2", "faster links; of some: V100,T4=x2 (nodes, kinds or devices)"),
-    "latency": ("x0.5", "the latency of links; of some as above"),
-    "faster": ("KIND=1.5", "tasks of a kind, this many times as fast"),
-    "speed": ("NAME=1.2", "a device or a kind of device, this many times as fast"),
+    "add": ("2xA100", "add devices of a kind; with a price per hour: 2xA100@3.5"),
+    "remove": ("NAME", "remove a device by name, or some of a kind: 2xT4"),
+    "bandwidth": ("x2", "faster links: all, or between two nodes, kinds or devices: V100,T4=x2"),
+    "latency": ("x0.5", "latency of links: all, or some, as for --bandwidth"),
+    "faster": ("KIND=1.5", "tasks of a kind become this many times as fast"),
+    "speed": ("NAME=1.2", "a device or a kind of device becomes this many times as fast"),
 }
 
 

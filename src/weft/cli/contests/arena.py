@@ -27,11 +27,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     what = parser.add_mutually_exclusive_group()
     add_option(what, "--check", Path, "FILE", "judge a schedule (JSON or NPZ) of --instance")
-    add_option(what, "--export", folder, "FOLDER", "write the instances")
+    add_option(what, "--export", folder, "FOLDER", "write each instance to a file")
     add_option(what, "--contenders", names, "A,B", "planners or policies by name or file")
-    text = "search better records, --seconds per planner and instance; write the library"
+    text = (
+        "search for shorter schedules, --seconds per planner and instance, and write the library "
+        "of instances with them"
+    )
     add_option(what, "--improve", output, "FILE", text)
-    text = "compute bounds again, repeat proofs and reach records, --seconds per planner"
+    text = (
+        "check the library: compute the bounds, prove the optima and find the best known makespans "
+        "again, --seconds per planner"
+    )
     add_flag(what, "--certify", text)
     add_option(parser, "--instance", str, "NAME", "this instance only (default: all)")
     add_seconds(parser, default=0.1)

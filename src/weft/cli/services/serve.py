@@ -31,10 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_option(parser, "--host", str, "IP", "address", default="127.0.0.1")
     add_option(parser, "--port", port, "N", "port; 0: any free one", default=8787)
-    add_option(parser, "--folder", Path, "DIR", "runs on disk (default: the user's state folder)")
+    add_option(
+        parser, "--folder", Path, "DIR", "where runs are stored (default: the user's state folder)"
+    )
     add_flag(parser, "--new-token", "make and print a new token")
     tasks = parser.add_argument_group("tasks")
-    text = "a module or Python file whose public functions tasks may call; several times"
+    text = "a module or Python file whose public functions tasks may call; may be repeated"
     add_option(tasks, "--functions", str, "MODULE", text, action="append")
     add_flag(tasks, "--commands", "let tasks run any command on this machine")
     add_option(
@@ -46,11 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(tasks, "--retries", whole(0), "N", "retries of a task that failed", default=0)
     add_flag(tasks, "--no-history", "do not read or add measurements")
     limits = parser.add_argument_group("limits")
-    text = "an application; several times (default: default=1)"
+    text = (
+        "an application that may submit runs, its share of the devices and its budget (see below); "
+        "may be repeated (default: default=1)"
+    )
     add_option(limits, "--application", str, "NAME=SHARE[,S/S]", text, action="append")
     add_option(limits, "--queue", whole(1), "N", "runs per application, at most", default=1000)
     add_option(
-        limits, "--rate", number(above=0), "N", "requests per second, at most", default=5000.0
+        limits, "--rate", number(above=0), "N", "the most requests per second", default=5000.0
     )
     text = "size of a request, at most (default: 4 MiB)"
     add_option(limits, "--body", whole(1), "BYTES", text, default=4 << 20)

@@ -45,15 +45,15 @@ def _train_deepsched(args: argparse.Namespace) -> None:
     if args.json:
         emit({"file": str(path), "trainings": [run.record() for run in runs]})
         return
+    print(
+        "score (1 is best): mean turnaround of the network and of HEFT, the larger over the smaller"
+    )
     for run in runs:
         print(
             f"  seed {run.seed}: score {run.score:.4f}, {run.batches:,} batches "
             f"in {run.cpu_seconds:.0f} s of processor time"
         )
-    print(
-        f"best: seed {best.seed}, score {best.score:.4f} "
-        f"(ratio of mean turnaround to that of HEFT, up or down)\nwrote {path}"
-    )
+    print(f"best: seed {best.seed}, score {best.score:.4f}\nwrote {path}")
 
 
 TRAINABLES = {

@@ -95,7 +95,10 @@ def train_seeds(
     unit: str,
     meaning: str,
 ) -> None:
-    """Train once per seed, keep the model with the lowest score, and print a table."""
+    """Train once per seed, keep the model with the lowest score, and print a table.
+
+    `meaning` is the quantity that the score measures; the first line of the table shows it.
+    """
     from weft.cli.output import emit
 
     rows: list[dict[str, Any]] = []
@@ -108,9 +111,11 @@ def train_seeds(
     if args.json:
         emit({"policy": name, "file": str(path), "trainings": rows})
         return
+    print(f"score (low is good): {meaning}")
     for row in rows:
         print(
             f"  seed {row['seed']}: score {row['score']:.4f} "
             f"in {row['cpu_seconds']:.0f} s of processor time"
         )
-    print(f"best: score {min(row['score'] for row in rows):.4f} ({meaning})\nwrote {path}")
+    best = min(rows, key=lambda row: row["score"])
+    print(f"best: seed {best['seed']}, score {best['score']:.4f}\nwrote {path}")

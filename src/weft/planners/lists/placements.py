@@ -53,7 +53,7 @@ class ListPlanner:
 
     @property
     def supports(self) -> frozenset[str]:
-        """Names of `FEATURES`."""
+        """Words of `SUPPORTED`."""
         if self.placement in LOADING:
             return QUICK | {"setups"}
         return QUICK | {"copies"} if self.placement == "duplicate" else QUICK

@@ -4,7 +4,7 @@
 - `tables`, `records`: the tables of one simulation and their dtypes; `sim_from_view`: from a view
 - `events`: time, finishes, changes of slowdown, cancellations, arrivals
 - `queues`, `commit`, `ready_heap`: device queues, commitments, the pool of ready instances
-- `features`, `setup`, `traffic`: what machines may have, loading of kinds, shared links
+- `extensions`, `setup`, `traffic`: what machines may have beyond speed, loading of kinds, links
 - `rules`: priority rules inside the kernel
 - `ranks`: upward and downward rank; `gaps`: the earliest gap of a device
 - `order_moves`: moves of searches over orders and devices
@@ -14,7 +14,7 @@
 __all__ = [
     "commit",
     "events",
-    "features",
+    "extensions",
     "gaps",
     "jit",
     "mlp",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.sim.kernel.features import capacities, has_network, has_setup
+from weft.sim.kernel.extensions import capacities, has_network, has_setup
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import (
     batch_growth,

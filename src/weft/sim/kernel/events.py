@@ -12,7 +12,7 @@ import numpy as np
 from weft.model.trace import CANCELLED as X_CANCELLED
 from weft.model.trace import DONE as X_DONE
 from weft.model.trace import LOST as X_LOST
-from weft.sim.kernel.features import capacities, has_network
+from weft.sim.kernel.extensions import capacities, has_network
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import decided_at, edge_taken, enqueue, task_of, try_start
 from weft.sim.kernel.ready_heap import pool_add, pool_remove

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.sim.kernel.features import capacities, has_curves, has_network, has_setup
+from weft.sim.kernel.extensions import capacities, has_curves, has_network, has_setup
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.setup import load_kind, setup_seconds
 from weft.sim.kernel.tables import DONE, REPLAY, RUNNING, SKIPPED, Sim

@@ -14,7 +14,7 @@ from weft.sim.kernel.commit import (
     seconds_with_setup,
 )
 from weft.sim.kernel.events import MOMENT, advance
-from weft.sim.kernel.features import has_setup
+from weft.sim.kernel.extensions import has_setup
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.queues import has_room, task_of
 from weft.sim.kernel.ready_heap import before, pool_add, pool_first, pool_remove

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.model.machines.setup import MEMORY, PINNED, SECONDS
-from weft.sim.kernel.features import has_setup
+from weft.sim.kernel.extensions import has_setup
 from weft.sim.kernel.jit import njit_inline, njit_noalloc
 from weft.sim.kernel.tables import Sim
 

@@ -107,7 +107,7 @@ class Sim(NamedTuple):
     # kind of the last group, or -1. Then the same after the queue of each device. No columns
     # without set-up
     loaded: IntArray
-    extended: int | None  # None: plain machines, see `sim/kernel/features.py`
+    extended: int | None  # None: plain machines, see `sim/kernel/extensions.py`
 
 
 CHANGING = (

@@ -143,7 +143,7 @@ class StepBatch:
         self._start = make_state(stream, self._blank, self.options)
         self.tables = BatchTables(_stack(self._blank, size), _stack_state(self._start, size))
         self._next = np.zeros(size, np.int64)
-        self.playing = np.zeros(size, np.int64)
+        self.current_draw = np.zeros(size, np.int64)
         """The draw of each simulation."""
         rows = (size,)
         width = observation_size(
@@ -269,7 +269,7 @@ class StepBatch:
 
     def _begin(self, s: int) -> None:
         self.begin(s, *self.stream.draw_ticks(int(self._next[s]), authors=self.authors))
-        self.playing[s] = self._next[s]
+        self.current_draw[s] = self._next[s]
         self._next[s] += self.size
 
 

@@ -1,8 +1,8 @@
-"""Features of machines: capacities, batch curves, set-up, a network.
+"""Extensions of machines: capacities, batch curves, set-up, a network.
 
 `sim.extended` is None on machines without any of these, and its type is part of the signature of a
 kernel. So on plain machines the compiler knows the answers below and leaves out the code of the
-features, which then costs nothing.
+extensions, which then costs nothing.
 """
 
 from __future__ import annotations
