@@ -33,7 +33,9 @@ ASKED = 20
 
 def measure(tasks: int, devices: int) -> list[list[Any]]:
     """Return rows of tasks, what, milliseconds, and bytes of JSON."""
-    problem = Problem.from_arrays(**layered(tasks, devices))  # type: ignore[arg-type]
+    problem = Problem.from_arrays(
+        **layered(tasks, devices)  # type: ignore[arg-type]  # arrays by name
+    )
     schedule = plan(problem, "heft").schedule
     life, board = LiveLifecycle(Workload.of(problem)), LiveBoard(draw_live)
     begin = time.thread_time()

@@ -293,7 +293,7 @@ def main() -> None:
         ) -> None:
             before = there() if there else 0.0
             wall, cpu = time.perf_counter(), time.process_time()
-            work()  # type: ignore[operator]
+            work()  # type: ignore[operator]  # a function
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
             row = {"what": what, "graph": shape, "tasks": n}
             row |= {"ms_per_task": 1e3 * wall / n, "driver_cpu_ms": 1e3 * cpu / n}

@@ -338,6 +338,11 @@ def test_a_fitting_device_is_missing(folder):
         formats.load(folder / "big.json", cluster=Cluster(speed=[1.0], memory=[4e9], name="small"))
 
 
+def test_a_file_of_a_name_that_is_too_long_is_not_written(folder):
+    with pytest.raises(weft.InvalidInput, match="cannot be written: File name too long"):
+        weft.save(weft.Problem.from_arrays([[1.0]]), folder / f"{'x' * 300}.json")
+
+
 def test_a_long_name_does_not_make_a_long_message(folder):
     assert_refused(folder / "long.json", _problem(names=["x" * 100_000] * 2), "task 'xxx")
 

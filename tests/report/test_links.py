@@ -45,7 +45,6 @@ WRITERS = {
     "history.csv": lambda path: export_history(_history(path.parent), path),
     "profile.json": lambda path: save_profile([], [], path),
     "tornado.svg": lambda path: save_tornado(tornado(PROBLEM), path),
-    "forest.npz": FOREST.save,
     "forest.onnx": lambda path: write_onnx(FOREST, path),
 }
 

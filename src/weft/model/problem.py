@@ -214,7 +214,7 @@ class Problem(Displayed):
         if isinstance(table, (str, os.PathLike)):
             try:
                 text = Path(table).read_text(encoding="utf-8-sig")
-            except (OSError, UnicodeDecodeError) as error:
+            except (OSError, ValueError) as error:  # ValueError: no text, or no name of a file
                 raise InvalidInput(f"{os.fspath(table)} cannot be read: {cause(error)}") from None
             table = columns_of_csv(text)
         workflow = workflow_from_table(table, name=name)

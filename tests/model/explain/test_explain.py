@@ -329,7 +329,7 @@ def test_bad_input_is_refused():
     with pytest.raises(InvalidInput, match="add problem="):
         explain(plan)
     with pytest.raises(InvalidInput, match="cannot explain a str"):
-        explain("plan.json")  # type: ignore[arg-type]
+        explain("plan.json")  # type: ignore[arg-type]  # a wrong value
     with pytest.raises(InvalidInput, match="row 1 of the schedule is of task 1"):
         explain(plan, Problem.from_arrays([[1.0, 1.0]]))
     with pytest.raises(UnknownName, match="unknown task 't9'"):

@@ -92,8 +92,7 @@ def test_the_chain_of_a_chart_is_that_of_the_explanation(planner):
     plan = weft.plan(layered(60, 4), planner)
     chart, found = Chart.of(plan), weft.explain(plan)
     data = cause_data(chart)
-    name = lambda r: (chart.task_name(r), float(chart.start[r]))  # noqa: E731
-    assert [name(r) for r in data["chain"]] == [
+    assert [(chart.task_name(r), float(chart.start[r])) for r in data["chain"]] == [
         (found.task_name(r).removesuffix(" (copy)"), float(found.table.start[r]))
         for r in found.chain
     ]

@@ -110,7 +110,7 @@ def test_refusals_name_the_remedy(tmp_path):
     ):
         gantt_html(schedule)
     with pytest.raises(InvalidInput, match=r"Schedule, a Plan or a Trace, not of int"):
-        gantt_html(3)  # type: ignore[arg-type]
+        gantt_html(3)  # type: ignore[arg-type]  # a wrong value
     with pytest.raises(InvalidInput, match=r"is of device 1, but 'problem' has 1 devices"):
         gantt_html(schedule, Problem.from_arrays(np.ones((4, 1))))
     with pytest.raises(InvalidInput, match=r"'a.svgg' ends in '.svgg'.*did you mean '.svg'"):

@@ -155,6 +155,17 @@ def test_a_run_goes_on_without_its_history(path):
     assert len(History(path).tasks) == 1
 
 
+@pytest.mark.parametrize("path", ["a" * 5000, "a\0b"], ids=["too long", "null"])
+def test_what_cannot_be_a_file_is_one_line(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.warns(UserWarning, match="the run goes on without a history"):
+        assert weft.run(weft.task(abs)(-1), devices=1, history=path).value == 1
+    with pytest.raises(weft.InvalidInput, match="there is no such file"):
+        weft.run(weft.task(abs)(-1), devices=path, history=False)
+    with pytest.raises(weft.InvalidInput, match="cannot be read"):
+        weft.Problem.from_table(path)
+
+
 def test_an_empty_path_is_refused():
     for make in (History, history_for_run):
         with pytest.raises(weft.InvalidInput, match="the path of the history is empty"):

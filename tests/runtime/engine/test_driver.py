@@ -220,9 +220,8 @@ def test_a_lost_device_makes_a_new_plan():
 
 def test_a_device_that_comes_up_makes_a_new_plan():
     # Device 1 is down at first and comes at 1, when device 0 is busy until 4: two of the three that
-    # are left go to device 1, 1 to 3 and
-    # 3 to 5, one to device 0, 4 to 6. A plan that forgot what runs would give two to device 0,
-    # until 8.
+    # are left go to device 1, 1 to 3 and 3 to 5, one to device 0, 4 to 6. A plan that left out the
+    # running task would give two to device 0, until 8.
     workload = independent([4.0, 2.0, 2.0, 2.0], devices=2)
     decider = heft(ahead=1)
     trace = drive(

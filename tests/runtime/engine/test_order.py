@@ -47,7 +47,7 @@ class Scripted:
     def cancel(self, number):
         self.cancelled.append(number)
 
-    def forget(self, instance):
+    def release(self, instance):
         """Nothing is kept."""
 
     def restore(self, instance, path):

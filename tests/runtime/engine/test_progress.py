@@ -136,6 +136,10 @@ def build():
 BOTH = re.compile(r"cpu0 nap-\d+ +cpu1 nap-\d+")
 
 
+def _take_interrupts():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def watched(folder, numbers, *, interrupt=False):
     """Run `weft run` on a terminal of 80 columns; what it wrote, and its process.
 
@@ -158,7 +162,7 @@ def watched(folder, numbers, *, interrupt=False):
         env=environment,
         start_new_session=True,
         # Tests in the background may ignore the signal.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+        preexec_fn=_take_interrupts,  # noqa: PLW1509  # it takes no lock
     )
     os.close(there)
     text, pressed = b"", False
@@ -200,7 +204,7 @@ def test_ctrl_c_leaves_a_clean_terminal_and_no_process(tmp_path):
     assert process.returncode != 0
     rows = Terminal(text.replace("\r\n", "\n")).rows
     assert not any(re.match(r"\[[#.]{20}\]", line) for line in rows)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + WAIT_LIMIT
     while (left := _of_session(process.pid)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert left == []

@@ -102,22 +102,22 @@ class Adaptation:
             )
         return {"path": path.tolist(), "rows": rows}
 
-    def add(self, kind: str, seed: int, played: dict[str, Any]) -> None:
+    def add(self, kind: str, seed: int, simulated: dict[str, Any]) -> None:
         """Add the result of `run`."""
         if seed == 1:
-            self.paths[kind] = np.array(played["path"])
-        for name, row in played["rows"].items():
+            self.paths[kind] = np.array(simulated["path"])
+        for name, row in simulated["rows"].items():
             self.times[kind][name][seed - 1] = row["mean"]
             self.curves[kind][name].append(np.array(row["curve"]))
 
     def _learn(
         self, stream: ConditionalStream, draw: tuple[FloatArray, IntArray], seed: int
     ) -> FloatArray:
-        from weft.experiments.conditional.online import play_online
+        from weft.experiments.conditional.online import simulate_online
 
         assert self.learner is not None
         assert isinstance(self.learner.who, TrainedNetwork)
-        return play_online(self.learner.who, stream, draw, waiting=self.waiting, seed=seed)
+        return simulate_online(self.learner.who, stream, draw, waiting=self.waiting, seed=seed)
 
     def document(self) -> dict[str, Any]:
         """Return results as plain values.

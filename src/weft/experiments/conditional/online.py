@@ -76,7 +76,7 @@ class OnlineEnv:
         return steps.observation, mask, reward, elapsed, steps.done, never, self._last
 
 
-def play_online(
+def simulate_online(
     policy: TrainedNetwork,
     stream: ConditionalStream,
     draw: tuple[FloatArray, IntArray],

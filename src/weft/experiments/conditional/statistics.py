@@ -94,10 +94,10 @@ class ConditionalResults:
 
     def _add_point(self, point: int, seed: int, result: Any) -> None:
         for waiting in WAITINGS:
-            for name, played in result[waiting].items():
-                if played is not None:
-                    self.times[waiting][name][point, seed - 1] = played[0]
-                    self.usage[waiting][name][point].add_numbers(played[1])
+            for name, simulated in result[waiting].items():
+                if simulated is not None:
+                    self.times[waiting][name][point, seed - 1] = simulated[0]
+                    self.usage[waiting][name][point].add_numbers(simulated[1])
 
 
 def summarise(found: ConditionalResults, *, quick: bool) -> dict[str, Any]:

@@ -35,23 +35,23 @@ def reproduce(folder: str | Path, *, quick: bool = False, track: Track = iter) -
     begin, folder = time.perf_counter(), Path(folder)
     todo = steps(quick=quick)
     checkpoint = Checkpoint.of(folder, todo, [c.name for c in CONTENDERS])
-    played = [
+    simulated = [
         (step.condition, result)
         for step, result in checkpoint.run(run_step, todo, processes=PROCESSES, track=track)
     ]
-    results = summarise(played, quick=quick)
+    results = summarise(simulated, quick=quick)
     results["seconds"] = time.perf_counter() - begin
     return finish(folder, results, report.write, checkpoint)
 
 
-def summarise(played: list[tuple[str, dict[str, Any]]], *, quick: bool) -> dict[str, Any]:
+def summarise(simulated: list[tuple[str, dict[str, Any]]], *, quick: bool) -> dict[str, Any]:
     """Return the statistics of finished steps."""
-    groups = by_condition(played)
+    groups = by_condition(simulated)
     rows = ratio_rows(groups)
     results: dict[str, Any] = {
         **described("families", quick=quick),
         "contenders": {c.name: {"kind": c.kind, "about": c.about} for c in CONTENDERS},
-        "share_measured": float(np.mean([r["measured"] for _, r in played])),
+        "share_measured": float(np.mean([r["measured"] for _, r in simulated])),
         "ratios": rows,
         "targets": target_rows(groups, rows),
         "ablation": ablation_rows(groups),

@@ -37,10 +37,10 @@ KIND = {c.name: c.kind for c in CONTENDERS}
 PARTS = tuple(c.name for c in CONTENDERS if c.kind == PART)
 
 
-def by_condition(played: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, list[Any]]:
+def by_condition(simulated: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, list[Any]]:
     """Group the results by condition; single-node clusters are a further group."""
     groups: dict[str, list[Any]] = {name: [] for name in (*FAMILY_CONDITIONS, SINGLE)}
-    for condition, result in played:
+    for condition, result in simulated:
         groups[condition].append(result)
         if result["cluster"] in SINGLE_NODE and condition not in LOADS:
             groups[SINGLE].append(result)

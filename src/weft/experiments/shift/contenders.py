@@ -153,13 +153,13 @@ def make_trend(features: FloatArray, seconds: FloatArray) -> HybridChooser:
     return HybridChooser(models, bonus=0.0)
 
 
-def make_dqn(tasks: Tasks, seed: int) -> EnsembleBandit:
-    """Return the online DQN, pre-trained on the biased offline data."""
-    return pretrain_dqn(tasks.features, tasks.seconds, seed)
+def make_bandit(tasks: Tasks, seed: int) -> EnsembleBandit:
+    """Return the document's online DQN, pre-trained on the biased offline data."""
+    return pretrain_bandit(tasks.features, tasks.seconds, seed)
 
 
-def pretrain_dqn(features: FloatArray, seconds: FloatArray, seed: int) -> EnsembleBandit:
-    """Return an online DQN that has learned from offline data."""
+def pretrain_bandit(features: FloatArray, seconds: FloatArray, seed: int) -> EnsembleBandit:
+    """Return a bandit that has learned from offline data."""
     agent = EnsembleBandit(len(FEATURES), seconds.shape[1], seed=seed)
     agent.pretrain(features, seconds)
     return agent

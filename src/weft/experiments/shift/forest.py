@@ -17,14 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from weft.errors import InvalidInput, MissingExtra, WeftError
-from weft.formats.native.weft_npz import read_npz, write_npz
+from weft.errors import InvalidInput, MissingExtra
 from weft.formats.onnx_graph import LEARNING, node, write_model
-from weft.formats.parsing.source import one_line, read_bytes, write_file
 from weft.model.columns import FloatArray, IntArray
 from weft.sim.kernel.jit import njit
 
-FORMAT = "weft-forest-1"
 LEAF = -1
 NODE = np.dtype([("threshold", np.float64), ("right", np.int32), ("feature", np.int32)])
 """16 bytes per node: four nodes per cache line."""
@@ -132,32 +129,6 @@ class Forest:
         return np.array(
             [_predict_one(self.nodes, self.roots, self.centre, self.spread, row) for row in rows]
         )
-
-    def save(self, path: str | Path) -> None:
-        """Write an NPZ file without pickled objects."""
-        parts: dict[str, Any] = {name: self.nodes[name] for name in NODE.names or ()}
-        parts |= {"format": np.array(FORMAT), "names": np.array(self.names), "roots": self.roots}
-        parts |= {"centre": self.centre, "spread": self.spread}
-        path = Path(path)
-        named = path if path.suffix == ".npz" else path.with_name(f"{path.name}.npz")
-        write_file(named, write_npz(parts))
-
-    @classmethod
-    def load(cls, path: str | Path) -> Forest:
-        """Read a forest; loading runs no code of the file."""
-        try:
-            archive = read_npz(read_bytes(Path(path)))
-            if str(archive["format"]) != FORMAT:
-                raise InvalidInput(f"its format is not '{FORMAT}'")
-            nodes = np.zeros(len(archive["threshold"]), NODE)
-            for name in NODE.names or ():
-                np.copyto(nodes[name], archive[name], casting="same_kind")
-            names = tuple(str(name) for name in archive["names"].tolist())
-            roots = archive["roots"].astype(np.int64, casting="same_kind")
-            centre, spread = (archive[key].astype(float) for key in ("centre", "spread"))
-            return cls(names, nodes, roots, centre, spread)
-        except (WeftError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise InvalidInput(one_line(f"{path}: not a forest: {error}")) from None
 
 
 def fit_sklearn(

@@ -25,10 +25,10 @@ from weft.experiments.shift.contenders import (
     fixed_fractions,
     forest_fractions,
     forest_rows,
-    make_dqn,
+    make_bandit,
     make_hybrid,
     make_trend,
-    pretrain_dqn,
+    pretrain_bandit,
     run_learner,
     shifted_tasks,
     train_models,
@@ -41,7 +41,7 @@ from weft.experiments.shift.tasks import GPU, Tasks, TaskSequence, sequences, sp
 from weft.model.columns import FloatArray
 
 SEEDS, QUICK_SEEDS = 100, 20
-"""Number of DQN agents; the DQN's row is their mean, and the tail is shown."""
+"""Number of bandits; the row "RL Agent (DQN)" is their mean, and the tail is shown."""
 DOCUMENT = {
     "Offline Optimal": 12.97,
     "Round Robin": 56.87,
@@ -54,7 +54,7 @@ DOCUMENT = {
 DOCUMENT_MEAN = dict(zip(DOCUMENT, (0.03, 0.11, 0.13, 0.04, 0.25, 0.04), strict=True))
 """Mean task times in the document, seconds."""
 GOAL = 18.0
-"""Seconds that every DQN agent shall stay below."""
+"""Seconds that every bandit shall stay below."""
 PROBING = (0.0, 0.015, 0.05)
 MIXED_DRAWS, SHIFTED_DRAWS = 5, 2
 """Draws of mixed and of shifted tasks per device model; in quick runs too, since the mean over two
@@ -165,8 +165,8 @@ def _microseconds(call: Callable[[int], object], times: int) -> float:
     return 1e6 * (time.process_time() - begin) / times
 
 
-def dqn(found: ShiftResults) -> None:
-    """Run many agents, each with its own weights and draws."""
+def bandit(found: ShiftResults) -> None:
+    """Run many bandits (the document's DQN), each with its own weights and draws."""
     seeds = range(min(SEEDS, QUICK_SEEDS) if found.quick else SEEDS)
     run = partial(run_agent, training=found.training, test=found.test)
     ran = list(in_processes(run, seeds, processes=found.processes))
@@ -185,7 +185,7 @@ def dqn(found: ShiftResults) -> None:
 
 def run_agent(seed: int, *, training: Tasks, test: Tasks) -> tuple[float, RunResult]:
     """Return the share of tasks for which an agent first prefers the GPU, and its run."""
-    agent = make_dqn(training, seed)
+    agent = make_bandit(training, seed)
     return float((agent.best(test.features) == GPU).mean()), run_learner(agent, test)
 
 
@@ -236,7 +236,7 @@ def streams(found: ShiftResults) -> None:
         runs = {
             "hybrid": [run_learner(make_hybrid(found.training), sequence).seconds],
             "RL Agent (DQN)": [
-                run_learner(make_dqn(found.training, seed), sequence).seconds
+                run_learner(make_bandit(found.training, seed), sequence).seconds
                 for seed in range(agents)
             ],
             "Hybrid ML (RF)": [split_seconds(sequence.seconds, fraction)],
@@ -270,7 +270,7 @@ def fresh_streams(found: ShiftResults) -> None:
         for sequence in sequences(tasks, seed):
             learners: dict[str, Learner] = {
                 "hybrid": make_hybrid(found.training),
-                "RL Agent (DQN)": make_dqn(found.training, seed),
+                "RL Agent (DQN)": make_bandit(found.training, seed),
             }
             for name, learner in learners.items():
                 spent, key = run_learner(learner, sequence).seconds, (sequence.name, name)
@@ -327,7 +327,7 @@ def physics_row(
             "hybrid": HybridChooser(train_models(*offline, case.profile_seconds)),
             "without profile": HybridChooser(train_models(*offline)),
             "trend only": make_trend(*offline),
-            "RL Agent (DQN)": pretrain_dqn(*offline, seed),
+            "RL Agent (DQN)": pretrain_bandit(*offline, seed),
         }
         over.setdefault("best single device", []).append(case.single)
         for name, learner in learners.items():
@@ -347,7 +347,7 @@ STEPS = (
     fixed,
     hardware,
     forest_speed,
-    dqn,
+    bandit,
     hybrid,
     probing,
     cluster,

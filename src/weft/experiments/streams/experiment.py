@@ -26,9 +26,9 @@ def reproduce(folder: str | Path, *, quick: bool = False, track: Track = iter) -
     published = find_testbed().settings()
     todo = steps([setting for setting, _ in published], quick=quick)
     checkpoint = Checkpoint.of(folder, todo, [c.name for c in CONTENDERS])
-    played = dict(checkpoint.run(run_step, todo, processes=PROCESSES, track=track))
-    few, rows = (_rows(published, played, n) for n in (FEW, FEW if quick else JOBS))
-    first = _rows(published, played, FIRST, every=True)
+    simulated = dict(checkpoint.run(run_step, todo, processes=PROCESSES, track=track))
+    few, rows = (_rows(published, simulated, n) for n in (FEW, FEW if quick else JOBS))
+    first = _rows(published, simulated, FIRST, every=True)
     results: dict[str, Any] = {
         **described("streams", quick=quick),
         "jobs": FEW if quick else JOBS,
@@ -49,7 +49,7 @@ def reproduce(folder: str | Path, *, quick: bool = False, track: Track = iter) -
 
 def _rows(
     published: list[tuple[TestbedSetting, dict[str, float]]],
-    played: dict[StreamStep, dict[str, Any]],
+    simulated: dict[StreamStep, dict[str, Any]],
     jobs: int,
     *,
     every: bool = False,
@@ -57,7 +57,7 @@ def _rows(
     """Return one row per setting: published and measured mean flowtimes."""
     rows = []
     for setting, known in published:
-        found = played[StreamStep(setting, jobs, every=every)]
+        found = simulated[StreamStep(setting, jobs, every=every)]
         measured = {name: each["flowtime"] for name, each in found.items()}
         spent = {name: each["seconds"] for name, each in found.items()}
         rows.append(

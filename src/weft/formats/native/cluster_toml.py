@@ -121,7 +121,7 @@ def read_cluster_toml(text: str, *, name: str) -> Cluster:
 def _refuse_stream(record: Record) -> None:
     if "devices" not in record and any(key in record for key in ("tasks", "streams")):
         raise InvalidInput(
-            "holds a stream of jobs; play it with weft evaluate --stream (in Python: "
+            "holds a stream of jobs; simulate it with weft evaluate --stream (in Python: "
             "weft.formats.native.stream_toml.load_stream)"
         )
 

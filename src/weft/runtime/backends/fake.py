@@ -156,7 +156,7 @@ class FakeBackend:
         """Return the number of the instance in place of a result."""
         return instance
 
-    def forget(self, instance: int) -> None:
+    def release(self, instance: int) -> None:
         """Do nothing."""
 
     def store(self, instance: int, path: Path) -> None:

@@ -188,7 +188,7 @@ class Backend(Protocol):
         """Return the result of a finished instance."""
         ...
 
-    def forget(self, instance: int) -> None:
+    def release(self, instance: int) -> None:
         """Drop a result that is not needed any more."""
         ...
 

@@ -291,8 +291,10 @@ class History:
     def _transaction(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
         """Open the file, upgrade its schema if need be, and begin; one deadline for all."""
         deadline = time.monotonic() + self.wait
-        if self.path.is_symlink():
-            raise HistoryUnusable(f"{self.path}: is a symbolic link, which weft does not follow")
+        with self._errors():
+            if self.path.is_symlink():
+                text = "is a symbolic link, which weft does not follow"
+                raise HistoryUnusable(f"{self.path}: {text}")
         with (
             self._errors(),
             closing(sqlite3.connect(self.path, timeout=self.wait, isolation_level=None)) as db,

@@ -113,8 +113,8 @@ class Driver:
     def prepare(self, *, refuses: bool = True) -> None:
         """Let the decider plan, rank and compile before the clock starts.
 
-        With `refuses`, a decider that refuses the workload raises its `WeftError`; otherwise it is
-                replaced.
+        A decider that refuses the workload raises its `WeftError` if `refuses` is true; otherwise
+        greedy earliest finish time replaces it.
         """
         self.decider.begin(refuses=refuses)
 
@@ -466,7 +466,7 @@ class Driver:
 
     def _forget(self, instances: Sequence[int]) -> None:
         for i in instances:
-            self.backend.forget(i)
+            self.backend.release(i)
 
     def _noticed(self, time: float) -> float:
         """Return the time of a change: running tasks end when the driver notices a loss."""

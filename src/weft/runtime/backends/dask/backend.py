@@ -196,9 +196,9 @@ class DaskBackend(RealBackend):
         """Return a result; Dask recomputes a lost one. If nothing runs, fetch all of them."""
         return self._results.fetch(instance, alone=bool(self._where))
 
-    def forget(self, instance: int) -> None:
+    def release(self, instance: int) -> None:
         """Release a result; Dask keeps its recipe while another result needs it."""
-        self._results.forget(instance)
+        self._results.release(instance)
 
     def store(self, instance: int, path: Path) -> None:
         """Write a result to a file."""

@@ -51,7 +51,7 @@ class Results(dict[int, Any]):
             self._here = dict(zip(asked, self._gathered(self.futures(asked)), strict=True))
         return self._here[instance]
 
-    def forget(self, instance: int) -> None:
+    def release(self, instance: int) -> None:
         """Release a result; Dask keeps its recipe while another result needs it."""
         self._here.pop(instance, None)
         if instance in self:
@@ -68,7 +68,7 @@ class Results(dict[int, Any]):
     def clear(self) -> None:
         """Release all."""
         for instance in list(self):
-            self.forget(instance)
+            self.release(instance)
 
     def _gathered(self, futures: list[Any]) -> list[Any]:
         """Fetch results in steps: Dask recomputes lost ones while there is a worker."""

@@ -158,7 +158,7 @@ class ActorBackend(RealBackend):
             if dead := self._session.gone():
                 raise HeadGone(f"Ray's {dead} is gone before its actors were up")
             late = time.perf_counter() > begun + self._session.start_limit
-            if late or not self._session.has(self.specs[slot.device].wants):  # its node died
+            if late or not self._session.has(self.specs[slot.device].amounts):  # its node died
                 raise self._ray.exceptions.GetTimeoutError
             self._replace_unstarted()
             if self._slots[slot.device] is not slot:

@@ -162,7 +162,7 @@ class RayBackend(ActorBackend):
             ) from None
         return unpacked((data, [bytes(memoryview(buffer)) for buffer in buffers]))
 
-    def forget(self, instance: int) -> None:
+    def release(self, instance: int) -> None:
         """Drop the reference to a result."""
         self._results.pop(instance, None)
 

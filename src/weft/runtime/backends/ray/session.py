@@ -78,7 +78,7 @@ class RayDevice:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def wants(self) -> dict[str, float]:
+    def amounts(self) -> dict[str, float]:
         """Return the requested amounts by Ray's names of resources."""
         return {
             name: amount
@@ -182,16 +182,16 @@ class RaySession:
     def _asked(self) -> dict[str, float]:
         """Resources that all devices ask for, in sum."""
         asked: Counter[str] = Counter()
-        for _, wants in self._wanted:
-            asked.update(wants)
+        for _, amounts in self._requests:
+            asked.update(amounts)
         return dict(asked)
 
     @property
-    def _wanted(self) -> list[tuple[str, dict[str, float]]]:
+    def _requests(self) -> list[tuple[str, dict[str, float]]]:
         """Resources that one node of Ray must have, and the node or device to use them."""
         if self.bundles:
             return [(f"node {k}", bundle) for k, bundle in enumerate(self.bundles)]
-        return [(f"device '{spec.name}'", spec.wants) for spec in self.specs]
+        return [(f"device '{spec.name}'", spec.amounts) for spec in self.specs]
 
     def place(self, node: int) -> dict[str, Any]:
         """Return the options of an actor on a node; first reserve capacities of all nodes.
@@ -264,10 +264,10 @@ class RaySession:
         raylets = [info.process.pid for info in node.all_processes.get("raylet", ())]
         return sum(not name.startswith(AGENTS) for pid in raylets for name in children(pid))
 
-    def has(self, wants: Mapping[str, float]) -> bool:
+    def has(self, amounts: Mapping[str, float]) -> bool:
         """Return whether a living node has the amounts, free or in use."""
         return any(
-            all(node.get(name, 0.0) >= amount for name, amount in wants.items())
+            all(node.get(name, 0.0) >= amount for name, amount in amounts.items())
             for node in self._nodes()
         )
 
@@ -298,16 +298,17 @@ class RaySession:
 
     def _check(self) -> None:
         """Refuse requests that no node can satisfy, as Ray would wait forever."""
-        for who, wants in self._wanted:
-            if not self.has(wants):
+        for who, amounts in self._requests:
+            if not self.has(amounts):
                 best = "; ".join(map(_amounts, self._nodes()))
                 raise InvalidInput(
-                    f"{who} asks for {_amounts(wants)}, which no node of Ray has; there is: {best}"
+                    f"{who} asks for {_amounts(amounts)}, which no node of Ray has; "
+                    f"there is: {best}"
                 )
         total = self.ray.cluster_resources()
         for name, asked in self._asked.items():
             if asked > total.get(name, 0.0):
-                who = f"{len(self._wanted)} {'nodes' if self.bundles else 'devices'}"
+                who = f"{len(self._requests)} {'nodes' if self.bundles else 'devices'}"
                 raise InvalidInput(
                     f"{who} ask for {asked:g} {name}, Ray has "
                     f"{total.get(name, 0.0):g}; ask for less"
