@@ -10,6 +10,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.programs import data_dir
+from weft.model import Trace
+from weft.model.check import check
+from weft.runtime.engine.driver import Driver
 
 # No deadline: a first example may compile a kernel. Derandomised: a test fails always or never.
 settings.register_profile(
@@ -46,6 +49,21 @@ def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep the state of runs, such as the key of results, out of the user's folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _every_trace_passes_the_oracle() -> Iterator[None]:
+    """Check the trace of every real run."""
+    plain = Driver.trace
+
+    def checked(driver: Driver) -> Trace:
+        trace = plain(driver)
+        assert check(trace.workload, trace) == []
+        return trace
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Driver, "trace", checked)
         yield
 
 

@@ -39,7 +39,8 @@ def test_every_public_name_is_called_or_takes_no_values(tmp_path):
 
 
 def test_attributes_of_descriptions_are_named():
-    devices = [weft.Device("a"), weft.Device("b", batch="two")]  # type: ignore[arg-type]
+    wrong = weft.Device("b", batch="two")  # type: ignore[arg-type]  # a wrong value
+    devices = [weft.Device("a"), wrong]
     with pytest.raises(weft.InvalidInput, match=r"^Cluster.of: devices\[1\].batch is 'two'; it mu"):
         weft.Cluster.of(devices)
 
@@ -47,12 +48,12 @@ def test_attributes_of_descriptions_are_named():
 def test_names_that_are_imported_for_types_only_are_known():
     workflow = weft.Workflow(work=[1.0], src=[], dst=[], data=[], names=("a",))
     with pytest.raises(weft.InvalidInput, match=r"^run: functions is 3; it must be collections"):
-        weft.run(workflow, functions=3)  # type: ignore[arg-type]
+        weft.run(workflow, functions=3)  # type: ignore[arg-type]  # a wrong value
 
 
 def test_the_first_wrong_argument_is_named_with_its_type():
     with pytest.raises(weft.InvalidInput, match=r"^load: path is 3; it must be str \| os.PathLike"):
-        weft.load(3)  # type: ignore[arg-type]
+        weft.load(3)  # type: ignore[arg-type]  # a wrong value
 
 
 def test_errors_of_sound_arguments_stay_what_they_are():
@@ -66,7 +67,7 @@ def test_errors_of_sound_arguments_stay_what_they_are():
 
 def test_missing_arguments_are_python_s_own_errors():
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'workload'"):
-        weft.simulate()  # type: ignore[call-arg]
+        weft.simulate()  # type: ignore[call-arg]  # too few
 
 
 TAKES_OPTIONS = [
@@ -290,7 +291,7 @@ def test_seeds_are_whole_numbers():
         with pytest.raises(
             weft.InvalidInput, match="it must be a whole number, 0 or more, at most "
         ):
-            weft.simulate(problem, "eft", seed=seed)  # type: ignore[arg-type]
+            weft.simulate(problem, "eft", seed=seed)  # type: ignore[arg-type]  # a wrong value
 
 
 def test_an_annotation_that_cannot_be_looked_up_hides_no_error():

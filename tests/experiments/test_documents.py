@@ -103,7 +103,7 @@ def test_an_experiment_that_cannot_run_says_why():
 def test_one_command_writes_one_page(tmp_path, monkeypatch, capsys):
     ran = []
 
-    def play(step: experiment.DocumentStep) -> dict[str, object]:
+    def simulated(step: experiment.DocumentStep) -> dict[str, object]:
         assert step.quick
         ran.append(step.name)
         Path(step.folder).mkdir(parents=True)
@@ -111,7 +111,7 @@ def test_one_command_writes_one_page(tmp_path, monkeypatch, capsys):
         (Path(step.folder) / "results.json").write_text(text, encoding="utf-8")
         return {"seconds": 1.0, "cpu_seconds": 2.0}
 
-    monkeypatch.setattr(experiment, "run_document", play)
+    monkeypatch.setattr(experiment, "run_document", simulated)
     monkeypatch.setattr(experiment, "PROCESSES", 1)
     assert main(["reproduce", "all", "--quick", "--out", str(tmp_path / "all")]) == 0
     assert sorted(ran) == sorted(JUDGES)

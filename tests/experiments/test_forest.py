@@ -1,4 +1,4 @@
-"""The random forest: equality with scikit-learn and ONNX, files, bad input."""
+"""The random forest: equality with scikit-learn and ONNX, bad input."""
 
 from __future__ import annotations
 
@@ -72,16 +72,12 @@ def test_the_same_as_scikit_learn_to_the_last_bit(seed):
     assert flat.predict(asked).tolist() == model.predict((asked - centre) / spread).tolist()
 
 
-def test_training_is_repeatable_and_survives_a_file(tmp_path):
+def test_training_is_repeatable():
     pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra: learn)")
     rng = np.random.default_rng(3)
     x, y = rng.normal(size=(100, 2)), rng.normal(size=100)
     one, other = (Forest.train(x, y, names=("a", "b"), trees=5) for _ in range(2))
     assert one.nodes.tobytes() == other.nodes.tobytes()
-    one.save(tmp_path / "forest.npz")
-    again = Forest.load(tmp_path / "forest.npz")
-    assert again.names == ("a", "b")
-    assert again.predict(x).tolist() == one.predict(x).tolist()
 
 
 def test_a_forest_that_knows_one_answer():
@@ -89,12 +85,6 @@ def test_a_forest_that_knows_one_answer():
     flat = Forest.train(np.arange(20.0)[:, None], np.ones(20), names=("a",), trees=3)
     assert len(flat.nodes) == 3
     assert flat.predict_one([1e9]) == 1.0
-
-
-def test_files_round_trip_without_scikit_learn(tmp_path):
-    two_trees().save(tmp_path / "forest.npz")
-    again = Forest.load(tmp_path / "forest.npz")
-    assert again.nodes.tobytes() == two_trees().nodes.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -109,32 +99,12 @@ def test_files_round_trip_without_scikit_learn(tmp_path):
         (4, (2.0, 5, 1)),  # the last node of a tree cannot have children
     ],
 )
-def test_nodes_that_lead_astray_are_refused(tmp_path, at, node):
+def test_nodes_that_lead_astray_are_refused(at, node):
     good = two_trees()
     nodes = good.nodes.copy()
     nodes[at] = node
-    parts = {name: nodes[name] for name in NODE.names}
-    fields = {
-        "roots": good.roots,
-        "centre": good.centre,
-        "spread": good.spread,
-        "names": np.array(good.names),
-    }
-    np.savez(tmp_path / "forest.npz", format="weft-forest-1", **fields, **parts)
-    with pytest.raises(InvalidInput, match="not a forest"):
-        Forest.load(tmp_path / "forest.npz")
-
-
-def test_other_files_are_refused(tmp_path):
-    path = tmp_path / "forest.npz"
-    path.write_bytes(b"no archive")
-    with pytest.raises(InvalidInput, match="not a forest"):
-        Forest.load(path)
-    np.savez(path, format=np.array([object()], object))
-    with pytest.raises(InvalidInput, match="not a forest"):
-        Forest.load(path)
-    with pytest.raises(InvalidInput, match=r"nowhere\.npz"):
-        Forest.load(tmp_path / "nowhere.npz")
+    with pytest.raises(InvalidInput, match=r"leads outside its tree|must be finite"):
+        Forest(good.names, nodes, good.roots, good.centre, good.spread)
 
 
 def test_bad_rows_and_a_missing_extra_are_named(monkeypatch):

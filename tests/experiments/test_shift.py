@@ -16,7 +16,7 @@ from weft.experiments.shift.chooser import HybridChooser
 from weft.experiments.shift.contenders import (
     fixed_fractions,
     forest_fractions,
-    make_dqn,
+    make_bandit,
     make_hybrid,
     make_trend,
     run_learner,
@@ -117,7 +117,7 @@ def test_the_dqn_tries_every_device_even_if_its_members_agree():
 def test_the_dqn_starts_on_the_gpu_and_leaves_it(training, tasks):
     totals = []
     for seed in range(3):
-        agent = make_dqn(training, seed)
+        agent = make_bandit(training, seed)
         assert (agent.best(tasks.features) == GPU).all()
         totals.append(run_learner(agent, first(tasks, 200)).total)
     rest = float(tasks.seconds[200:, CPU].sum())
@@ -158,7 +158,7 @@ def test_probes_keep_to_their_budget():
 
 
 def test_a_device_that_is_not_allowed_is_never_chosen(training, tasks):
-    agent = make_dqn(training, 0)
+    agent = make_bandit(training, 0)
     assert all(agent.choose(row, allowed=[True, False]) == CPU for row in tasks.features[:50])
     with pytest.raises(InvalidInput, match="no device"):
         agent.choose(tasks.features[0], allowed=[False, False])
@@ -185,7 +185,7 @@ def test_the_gradient_is_the_slope():
 
 
 def test_the_same_seed_learns_the_same(training, tasks):
-    one, other = (run_learner(make_dqn(training, 7), first(tasks, 60)) for _ in range(2))
+    one, other = (run_learner(make_bandit(training, 7), first(tasks, 60)) for _ in range(2))
     assert one.device.tolist() == other.device.tolist()
 
 
@@ -263,7 +263,7 @@ def test_the_verb_writes_results_and_a_page(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(runs, "SEEDS", 2)
     monkeypatch.setattr(runs, "make_hybrid", small_hybrid)
-    monkeypatch.setattr(runs, "make_dqn", small_agent)
+    monkeypatch.setattr(runs, "make_bandit", small_agent)
     monkeypatch.setattr(runs, "PHYSICS", PHYSICS[-1:])
     monkeypatch.setattr(runs, "MIXED_DRAWS", 1)
     monkeypatch.setattr(runs, "SHIFTED_DRAWS", 1)

@@ -2,7 +2,8 @@
 
 ``--reader NAME`` reads one format only, ``--keep FOLDER`` stores the files that fail.
 ``--log FILE`` notes what is done: the same command goes on from there. The reader ``http`` is a
-server and a cascade that get N changed requests each; ``--no-http`` leaves it out.
+server and a cascade that get N changed requests each; ``--no-http`` leaves it out. Readers that
+take long get fewer files: the `Seed.share` of N.
 """
 
 from __future__ import annotations

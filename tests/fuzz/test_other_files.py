@@ -1,4 +1,8 @@
-"""2,000 mutated files for each other reader (programs, models, state): an object or one line."""
+"""Mutated files for each other reader (programs, models, state): an object or one line.
+
+2,000 each, but fewer where reading takes long: 1,000 journals; 600 of each bundled policy, exported
+history and session; 400 for `weft view`; 200 histories and 200 for `weft plan`; 40 command lines.
+"""
 
 from __future__ import annotations
 

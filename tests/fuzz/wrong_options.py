@@ -17,6 +17,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import chdir
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -53,10 +54,7 @@ def changed(call: Call) -> Iterator[tuple[str, Callable[[], object]]]:
             else:
                 more[key] = odd
             text = repr(odd)[:30] if odd is not ODD[-3] else "object()"
-            yield (
-                f"{name}, {key} = {text}",
-                lambda a=tuple(arguments), m=more: function(*a, **m),  # type: ignore[misc]
-            )
+            yield (f"{name}, {key} = {text}", partial(function, *arguments, **more))
 
 
 def planner_calls() -> Iterator[Call]:
@@ -72,9 +70,8 @@ def _by_options(planner: str, options: list[str]) -> Callable[..., object]:
         return weft.plan(PROBLEM, planner, **given)
 
     kind = inspect.Parameter.KEYWORD_ONLY
-    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(option, kind) for option in options]
-    )
+    signature = inspect.Signature([inspect.Parameter(option, kind) for option in options])
+    call.__signature__ = signature  # type: ignore[attr-defined]  # functions have attributes
     return call
 
 

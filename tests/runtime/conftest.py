@@ -1,4 +1,4 @@
-"""Fixtures of the tests of real runs: the oracle, and one Ray, as its start takes seconds."""
+"""One Ray for the tests of real runs, as its start takes seconds."""
 
 from __future__ import annotations
 
@@ -6,23 +6,7 @@ import sys
 
 import pytest
 
-import weft
 from tests.support.waiting import WAIT_LIMIT
-from weft.runtime.engine.driver import Driver
-
-
-@pytest.fixture(scope="package", autouse=True)
-def every_trace_passes_the_oracle():
-    plain = Driver.trace
-
-    def checked(driver):
-        trace = plain(driver)
-        assert weft.check(trace.workload, trace) == []
-        return trace
-
-    Driver.trace = checked
-    yield
-    Driver.trace = plain
 
 
 @pytest.fixture(scope="package")

@@ -51,7 +51,7 @@ def test_promises_with_the_history_of_a_run(tmp_path):
         weft.plan(promise, history=history)
     weft.run(promise, devices=1, history=history)
     plan = weft.plan(promise, history=history)
-    assert 0 < plan.makespan < 60
+    assert plan.makespan > 0
     assert set(plan.problem.cluster.kinds) >= {"cpu"}  # the machine itself
 
 

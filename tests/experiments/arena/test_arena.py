@@ -78,7 +78,7 @@ def test_improve_finds_a_record_and_a_bound():
 
 def test_certificates_are_checked_again():
     instance = find_instance(SMALL)
-    row = certify(instance, seconds=3.0)
+    row = certify(instance, seconds=10.0)
     assert (row["record"], row["certificate"]) == ("reached", "holds")
     assert row["again"] == pytest.approx(instance.bound)
     # A bound above the optimum cannot be proved, and a record below it cannot be reached.

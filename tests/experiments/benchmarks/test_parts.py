@@ -21,7 +21,7 @@ def test_results_have_both_planners_and_only_valid_plans(monkeypatch: pytest.Mon
     pairs = [tuple(parts.measure(case, name) for name in ("heft", "partitioned")) for case in CASES]
     assert {figures["violations"] for pair in pairs for figures in pair} == {0}
     assert pairs[3][1]["moved_between_nodes"] == 0.0  # two nodes, two parts
-    document = parts.results(parts.measured(pairs))  # type: ignore[arg-type]
+    document = parts.results(parts.measured(pairs))  # type: ignore[arg-type]  # each has two
     table = document["tables"]["compared"]
     assert [row[1] for row in table["rows"]] == ["1", "5", "5", "5"]
     assert {len(row) for row in table["rows"]} == {len(table["columns"])} == {11}

@@ -91,7 +91,10 @@ def test_recorded_schedules_are_valid_and_better(data):
 
 def test_processor_time_does_not_count_waiting() -> None:
     with processor_time():
+        begin = time.thread_time()
         clock = Clock(1.0)
         time.sleep(0.05)
-        assert clock.elapsed() < 0.05
-    assert Clock(1.0).elapsed() >= 0.0
+        assert clock.elapsed() <= time.thread_time() - begin
+    clock = Clock(1.0)
+    time.sleep(0.05)
+    assert clock.elapsed() >= 0.049

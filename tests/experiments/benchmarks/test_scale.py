@@ -20,7 +20,7 @@ def test_results_have_every_change_and_only_valid_plans() -> None:
     assert isinstance(answers, list)
     assert {a["violations"] for a in answers} == {0}
     assert all(a["above"] <= 0.0 for a in answers)  # small problems are planned again, too
-    assert min(lines[2].figures["gains"]) >= 0.0  # type: ignore[call-overload]
+    assert min(lines[2].figures["gains"]) >= 0.0  # type: ignore[call-overload]  # a list here
     tables = scale.results(lines)["tables"]
     assert isinstance(tables, dict)
     assert [row[0] for row in tables["planning"]["rows"]] == ["200", "400"]

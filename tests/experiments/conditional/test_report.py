@@ -219,7 +219,7 @@ def test_a_policy_that_only_waits_finishes_late(tmp_path, shipped, tiny):
     save_network(lazy, shipped / "conditional-best")
     results = conditional.reproduce(tmp_path / "out", quick=True)
     rows = [row for row in results["summary"] if row["policy"] == "best"]
-    assert [row["waiting"] for row in rows] == ["block"]  # trained for it, and played with it only
+    assert [row["waiting"] for row in rows] == ["block"]  # trained for it, and run with it only
     assert rows[0]["unfinished"] == 0
     assert rows[0]["average"] > 3
     assert all(row["policy"] != "best" for row in results["regular"])

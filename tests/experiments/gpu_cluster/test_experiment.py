@@ -131,10 +131,10 @@ def test_merged_jobs_are_the_same_work() -> None:
         assert np.array_equal(merged.durations()[first : first + own.n], own.durations())
     planned = plan(merged, "heft").makespan
     evaluator = Evaluator(case.workload)
-    played = evaluator.run(contender("heft"), case.scenario)
-    assert played is not None
-    assert played["makespan"] == pytest.approx(planned, rel=1e-9)
-    assert played["over_bound"] >= 1.0
+    simulated = evaluator.run(contender("heft"), case.scenario)
+    assert simulated is not None
+    assert simulated["makespan"] == pytest.approx(planned, rel=1e-9)
+    assert simulated["over_bound"] >= 1.0
 
 
 def test_one_job_is_its_own_problem() -> None:
@@ -183,9 +183,9 @@ def test_a_contender_that_does_not_finish_has_no_metrics(monkeypatch: pytest.Mon
             """Wait for ever."""
 
     monkeypatch.setattr("weft.experiments.gpu_cluster.runs.policy", lambda _: Idle())
-    played = run_point(_point(names=("eft", "heft")))
-    assert played["static"]["eft"] is None
-    arrays = as_arrays([(_point(), played)])
+    simulated = run_point(_point(names=("eft", "heft")))
+    assert simulated["static"]["eft"] is None
+    arrays = as_arrays([(_point(), simulated)])
     assert np.isnan(arrays["tasks", 20, 1.0, "static"]["eft"]).all()
     assert np.isfinite(arrays["tasks", 20, 1.0, "static"]["heft"]).all()
 
@@ -219,10 +219,10 @@ def test_two_processes_give_the_same_in_the_same_order() -> None:
 
 def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     units = [_point(seed=s, names=("eft",)) for s in (1, 2, 3)]
-    played: list[int] = []
+    simulated: list[int] = []
 
     def noting(point: Point) -> dict[str, Any]:
-        played.append(point.seed)
+        simulated.append(point.seed)
         return run_point(point)
 
     path = tmp_path / "progress.jsonl"
@@ -230,14 +230,14 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     kept = [next(first), next(first)]
     with path.open("a", encoding="utf-8") as file:
         file.write('{"key": "cut o')  # stopped while writing
-    played.clear()
+    simulated.clear()
     again = list(Checkpoint(path, "mark").run(noting, units, processes=1, track=iter))
-    assert played == [3]
+    assert simulated == [3]
     assert again[:2] == kept
     assert len(Checkpoint(path, "mark").known) == 3  # what came after the cut is whole
-    played.clear()
+    simulated.clear()
     list(Checkpoint(path, "another mark").run(noting, units, processes=1, track=iter))
-    assert played == [1, 2, 3]
+    assert simulated == [1, 2, 3]
 
 
 def test_the_fingerprint_depends_on_plan_and_contenders() -> None:
@@ -331,6 +331,6 @@ def test_everything_at_once(
         "Energy and",
     ):
         assert heading in page
-    assert "Noisy:" not in page  # not played, so no section
+    assert "Noisy:" not in page  # not simulated, so no section
     assert 'src="http' not in page
     assert 'href="http' not in page

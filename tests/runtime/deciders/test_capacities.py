@@ -165,7 +165,8 @@ def test_forecasts_are_left_out_where_tasks_wait_for_capacities(tmp_path):
     assert trace.forecast is None
     with pytest.raises(Unsupported, match="capacities of nodes that tasks wait for"):
         weft.forecast(weft.plan(trace.workload.problems[0]), history=history)
-    assert trace.workload.problems[0].duration(0, 0) == pytest.approx(0.03, rel=3)
+    measured = [row.seconds for row in history.tasks]
+    assert 0.03 <= min(measured) <= trace.workload.problems[0].duration(0, 0) <= max(measured)
 
 
 def test_a_workflow_file_with_cores_and_memory_runs_as_planned(tmp_path):

@@ -29,7 +29,7 @@ def wait(seconds):
 with DAG("etl", default_args={"weight_rule": "airflow_plugin_weft.UpwardRank"}) as dag:
     made = {
         name: PythonOperator(task_id=name, python_callable=wait, op_args=[seconds])
-        for name, seconds in (("load", 0.1), ("fast", 0.1), ("slow", 1.5), ("join", 0.1))
+        for name, seconds in (("load", 0.1), ("fast", 0.1), ("slow", 12.0), ("join", 0.1))
     }
     made["load"] >> [made["fast"], made["slow"]] >> made["join"]
 
@@ -98,6 +98,6 @@ def test_a_real_airflow_weighs_and_learns(tmp_path):
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     first, second = json.loads((tmp_path / "found.json").read_text())
     assert first == {"load": 30, "fast": 20, "slow": 20, "join": 10}
-    assert second["load"] > second["slow"] > 15
-    assert second["slow"] >= second["fast"] + 12  # 1.4 s more of sleep
+    assert second["load"] > second["slow"] > 120
+    assert second["slow"] >= second["fast"] + 20  # it sleeps 11.9 s longer
     assert second["fast"] > second["join"]

@@ -10,6 +10,8 @@ import zipapp
 
 import pytest
 
+from tests.support.waiting import WAIT_LIMIT
+
 PROGRAM = """
 import dataclasses
 import sys
@@ -61,7 +63,7 @@ def python(*arguments, **options):
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=WAIT_LIMIT,
         check=False,
         **options,
     )
@@ -127,6 +129,7 @@ def test_a_notebook_runs():
     definitions, _, calls = PROGRAM.partition("last = ")
     cells = [definitions, "last = " + calls]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
-    nbclient.NotebookClient(notebook, timeout=300).execute()
+    client = nbclient.NotebookClient(notebook, timeout=WAIT_LIMIT, startup_timeout=WAIT_LIMIT)
+    client.execute()
     printed = "".join(o.text for c in notebook.cells for o in c.outputs if o.name == "stdout")
     assert printed == EXPECTED

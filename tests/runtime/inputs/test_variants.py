@@ -25,7 +25,7 @@ def on_gpu(*_):
 
 
 def slow(*_):
-    time.sleep(2.0)  # longer than a busy machine keeps the quick one waiting
+    time.sleep(10.0)  # much longer than a busy machine keeps the quick one waiting
     return "slow"
 
 

@@ -5,6 +5,7 @@ import importlib.util
 
 import pytest
 
+from tests.support.waiting import WAIT_LIMIT
 from weft.runtime.routers.online_times import HALF_LIFE, LEAST, OnlineTimes
 
 
@@ -108,7 +109,7 @@ def test_litellm_prefers_the_deployment_that_answers_first(monkeypatch):
         options = {"model": f"openai/{name}", "api_key": "none", "mock_response": name}
         return {"model_name": "m", "litellm_params": {**options, "mock_delay": delay}}
 
-    router = litellm.Router(model_list=[deployment("fast", 0.0), deployment("slow", 0.3)])
+    router = litellm.Router(model_list=[deployment("fast", 0.0), deployment("slow", 3.0)])
     strategy = CompletionStrategy(router)
     strategy.install()
 
@@ -143,7 +144,7 @@ def test_ray_serve_prefers_the_replica_that_answers_first(tmp_path):
             (tmp_path / "first").touch()
 
         async def __call__(self):
-            await asyncio.sleep(0.4 if self.slow else 0.0)
+            await asyncio.sleep(4.0 if self.slow else 0.0)
             return self.slow
 
     router = "weft.runtime.routers.ray_serve:CompletionRouter"
@@ -155,7 +156,7 @@ def test_ray_serve_prefers_the_replica_that_answers_first(tmp_path):
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
         handle = serve.run(made(Replica).bind(), route_prefix=None)
-        slow = [handle.remote().result(timeout_s=60) for _ in range(20)]
+        slow = [handle.remote().result(timeout_s=WAIT_LIMIT) for _ in range(20)]
     finally:
         serve.shutdown()
         ray.shutdown()
