@@ -37,10 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "script", type=Path, metavar="SCRIPT", help="a Python file with a function build()"
     )
     add_option(parser, "--backend", str, "NAME", "where tasks run", default="local")
-    text = (
-        "processes, or a cluster file whose nodes have capacities (default: the script's, "
-        "else one process per core)"
-    )
+    text = "processes, or a cluster file (default: the script's, else one process per core)"
     add_option(parser, "--devices", str, "N|FILE", text)
     text = "a running cluster: folder of a HyperQueue server, address of Ray"
     add_option(parser, "--address", str, "WHERE", text)

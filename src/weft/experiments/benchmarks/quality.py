@@ -239,10 +239,10 @@ def decodes_per_second(n: int = 50, p: int = 8, *, repeats: int = 20_000) -> flo
     order = np.argsort(-upward_rank(problem), kind="stable")
     inputs = (
         problem.arrays,
-        Objective.of("makespan").compiled(problem),
         order,
         np.full(n, ANY),
         np.zeros((n, 1)),
+        Objective.of("makespan").compiled(problem),
         make_decoder(n, p),
     )
     _decode_often(*inputs, 1)
@@ -254,10 +254,10 @@ def decodes_per_second(n: int = 50, p: int = 8, *, repeats: int = 20_000) -> flo
 @njit
 def _decode_often(
     a: ProblemArrays,
-    objective: CompiledObjective,
     order: IntArray,
     choice: IntArray,
     tail: FloatArray,
+    objective: CompiledObjective,
     w: Decoder,
     repeats: int,
 ) -> float:
