@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import runpy
 import subprocess
 import sys
 from itertools import count
@@ -59,6 +60,22 @@ def test_kernels_carry_the_stamp_of_their_module():
     assert run_by_portfolio._cache._cache_file._source_stamp == decorators.stamp(
         "weft.policies.replanning.portfolio"
     )
+
+
+def test_a_kernel_outside_weft_follows_what_it_imports(package, tmp_path):
+    (tmp_path / "own.py").write_text(
+        "from weft.sim.kernel.jit import njit\n\nif False:\n    from weft.top import f\n\n\n"
+        "@njit\ndef own(x):\n    return x\n"
+    )
+
+    def own_stamp():
+        _forget()
+        own = runpy.run_path(str(tmp_path / "own.py"))["own"]
+        return own._cache._cache_file._source_stamp
+
+    assert own_stamp() == (before := own_stamp())
+    (tmp_path / "weft" / "bottom.py").write_text("ONE = 1.5\n")
+    assert own_stamp() != before
 
 
 def test_a_cache_that_names_a_lost_class_counts_as_empty(tmp_path, monkeypatch):

@@ -2,7 +2,7 @@
 
 Compiled code is cached on disk. Numba reuses it as long as the file of the function is unchanged,
 even if a function or constant that was compiled into it changed in another file. So the stamp
-covers all files of weft that a module imports.
+covers all files of weft that a module imports, also for functions of a user.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -96,14 +96,24 @@ def njit_inline(function: F) -> F:
 def _compiled(function: F, options: dict[str, Any]) -> F:
     if getattr(numba.config, "DISABLE_JIT", 0):
         return function
-    inside = function.__module__.startswith("weft.")
-    return cast("F", Kernel(function, options, stamp(function.__module__) if inside else None))
+    return cast("F", Kernel(function, options, _stamp_of(function)))
 
 
 # -- when the cache is out of date ----------------------------------------------
 
 _IMPORT = re.compile(r"^\s*(?:from|import) +(weft[\w.]*)(?: +import +(\w+))?", re.MULTILINE)
 _ROOT = Path(__file__).parents[4]
+
+
+def _stamp_of(function: Callable[..., Any]) -> str | None:
+    """Return the stamp of a function; None if it was typed in, so that no file has it."""
+    if function.__module__.startswith("weft."):
+        return stamp(function.__module__)
+    file = Path(function.__code__.co_filename)
+    if not file.is_file():
+        return None
+    own, imported = _contents(file)
+    return _short_hash([own, *map(stamp, imported)])
 
 
 @cache
@@ -116,9 +126,11 @@ def stamp(module: str) -> str:
         if name not in seen:
             seen[name], imported = _read(name)
             ahead += imported
-    return sha256("".join(f"{name} {seen[name]}\n" for name in sorted(seen)).encode()).hexdigest()[
-        :16
-    ]
+    return _short_hash(f"{name} {seen[name]}" for name in sorted(seen))
+
+
+def _short_hash(lines: Iterable[str]) -> str:
+    return sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()[:16]
 
 
 @cache
@@ -126,8 +138,11 @@ def _read(module: str) -> tuple[str, tuple[str, ...]]:
     """Return the hash and the weft imports of a module; nothing if it does not exist."""
     place = _ROOT.joinpath(*module.split("."))
     file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-    if not file.is_file():
-        return "", ()
+    return _contents(file) if file.is_file() else ("", ())
+
+
+def _contents(file: Path) -> tuple[str, tuple[str, ...]]:
+    """Return the hash and the weft imports of a file."""
     text = file.read_text(encoding="utf-8")
     found = _IMPORT.findall(text)
     return sha256(text.encode()).hexdigest(), tuple(

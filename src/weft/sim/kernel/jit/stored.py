@@ -87,7 +87,7 @@ class KernelCache(FunctionCache):
         base = self._impl.filename_base
         self._lock_file = Path(self._cache_path, f"{base}.lock")
         self._installed: KernelFile | None = None
-        if stamp is None:  # a function from outside weft follows numba's own rules
+        if stamp is None:  # a function without a file follows numba's own rules
             return
         self._cache_file = KernelFile(self._cache_path, base, stamp)
         if INTO in os.environ:
